@@ -1,0 +1,89 @@
+"""Proctor runs the programs that a language model writes, in sealed sandboxes, and turns their output into a reward.
+
+Names are imported when they are first used: this package is also what runs
+inside a sandbox, where nothing of grading belongs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proctor.core.errors import InfrastructureError as InfrastructureError
+    from proctor.core.errors import InputError as InputError
+    from proctor.core.errors import IsolationUnavailable as IsolationUnavailable
+    from proctor.core.errors import ProctorError as ProctorError
+    from proctor.core.limits import Limits as Limits
+    from proctor.core.outcome import EndedBy as EndedBy
+    from proctor.core.outcome import Outcome as Outcome
+    from proctor.core.verdict import Verdict as Verdict
+    from proctor.engine.job import Case as Case
+    from proctor.engine.job import Job as Job
+    from proctor.engine.job import Program as Program
+    from proctor.grading.api import agrade as agrade
+    from proctor.grading.api import ascore as ascore
+    from proctor.grading.api import grade as grade
+    from proctor.grading.api import pass_at_k as pass_at_k
+    from proctor.grading.api import score as score
+    from proctor.grading.checker_names import parse_checker as parse_checker
+    from proctor.grading.checkers import Checker as Checker
+    from proctor.grading.checkers import CheckResult as CheckResult
+    from proctor.grading.checkers import exact as exact
+    from proctor.grading.checkers import lines as lines
+    from proctor.grading.checkers import numbers as numbers
+    from proctor.grading.checkers import tokens as tokens
+    from proctor.grading.checkers import unordered_lines as unordered_lines
+    from proctor.grading.completions import load_completions as load_completions
+    from proctor.grading.extract import extract_code as extract_code
+    from proctor.grading.formats import load_problems as load_problems
+    from proctor.grading.grades import CaseGrade as CaseGrade
+    from proctor.grading.grades import Grade as Grade
+    from proctor.grading.policy import all_or_nothing as all_or_nothing
+    from proctor.grading.policy import compile_bonus as compile_bonus
+    from proctor.grading.policy import crash_penalty as crash_penalty
+    from proctor.grading.policy import parse_policy as parse_policy
+    from proctor.grading.policy import share as share
+    from proctor.grading.policy import slow_penalty as slow_penalty
+    from proctor.grading.problem import CaseSpec as CaseSpec
+    from proctor.grading.problem import CheckerSpec as CheckerSpec
+    from proctor.grading.problem import Problem as Problem
+
+_WHERE = {
+    "proctor.core.errors": ("InfrastructureError", "InputError", "IsolationUnavailable", "ProctorError"),
+    "proctor.core.limits": ("Limits",),
+    "proctor.core.outcome": ("EndedBy", "Outcome"),
+    "proctor.core.verdict": ("Verdict",),
+    "proctor.engine.job": ("Case", "Job", "Program"),
+    "proctor.grading.api": ("agrade", "ascore", "grade", "pass_at_k", "score"),
+    "proctor.grading.checker_names": ("parse_checker",),
+    "proctor.grading.checkers": ("CheckResult", "Checker", "exact", "lines", "numbers", "tokens", "unordered_lines"),
+    "proctor.grading.completions": ("load_completions",),
+    "proctor.grading.extract": ("extract_code",),
+    "proctor.grading.formats": ("load_problems",),
+    "proctor.grading.grades": ("CaseGrade", "Grade"),
+    "proctor.grading.policy": (
+        "all_or_nothing",
+        "compile_bonus",
+        "crash_penalty",
+        "parse_policy",
+        "share",
+        "slow_penalty",
+    ),
+    "proctor.grading.problem": ("CaseSpec", "CheckerSpec", "Problem"),
+}
+_HOME = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'proctor' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,204 @@
+"""How far a batch is: a bar on a terminal, else a line every few seconds; and the table at its end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from proctor.cli.messages import say
+from proctor.cli.render import cell, console, reward_text, verdict_cell
+from proctor.cli.units import show_time
+from proctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn, Task, TaskID
+    from rich.text import Text
+
+_EVERY_S = 5.0
+_CAUSES = 5
+
+
+@dataclass
+class Tally:
+    """Counts over the lines of an output.
+
+    Attributes:
+        verdicts: verdict -> completions.
+        causes: why there is no score -> completions.
+        fresh: completions and cases that this very run scored, not an earlier one.
+    """
+
+    total: int
+    verdicts: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    rewards: int = 0
+    reward_sum: float = 0.0
+    claimed: int = 0
+    cases: int = 0
+    fresh: int = 0
+    fresh_cases: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        """Completions that have a line."""
+        return sum(self.verdicts.values())
+
+    @property
+    def unscored(self) -> int:
+        """Completions that this host failed on: no score, for no fault of theirs."""
+        return self.verdicts[Verdict.INFRASTRUCTURE_ERROR]
+
+    def add(self, grade: Mapping[str, Any], *, fresh: bool = True) -> None:
+        """Count one line of the output (see ``Grade.to_json``)."""
+        self.verdicts[str(grade["verdict"])] += 1
+        if grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR:
+            self.causes[str(grade.get("error") or "unknown")] += 1
+        reward = grade.get("reward")
+        if reward is not None:
+            self.rewards += 1
+            self.reward_sum += reward
+        self.claimed += bool(grade.get("claimed"))
+        cases = len(grade.get("cases") or ())
+        self.cases += cases
+        if fresh:
+            self.fresh += 1
+            self.fresh_cases += cases
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Over the completions that have a reward."""
+        return self.reward_sum / self.rewards if self.rewards else None
+
+    def to_json(self, out: str) -> dict[str, Any]:
+        """The summary for machines; times in seconds."""
+        seconds = time.monotonic() - self.started
+        return {
+            "out": out,
+            "completions": self.total,
+            "done": self.done,
+            "scored_now": self.fresh,
+            "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict if self.verdicts[verdict]},
+            "mean_reward": self.mean_reward,
+            "no_reward": self.done - self.rewards,
+            "infrastructure_errors": dict(self.causes.most_common()),
+            "claimed": self.claimed,
+            "cases": self.cases,
+            "cases_per_s": round(self.fresh_cases / seconds, 2) if self.fresh_cases else None,
+            "seconds": round(seconds, 3),
+        }
+
+
+def print_summary(tally: Tally, out: str) -> None:
+    """The table at the end, on standard output."""
+    from rich.table import Table
+
+    shown = console()
+    table = Table(title="scored" if tally.done == tally.total else "scored so far", title_justify="left")
+    table.add_column("verdict")
+    table.add_column("completions", justify="right")
+    table.add_column("share", justify="right")
+    for verdict in Verdict:
+        count = tally.verdicts[verdict]
+        if count:
+            table.add_row(verdict_cell(verdict), str(count), f"{100 * count / max(1, tally.done):.1f} %")
+    shown.print(table)
+    seconds = time.monotonic() - tally.started
+    facts = [f"mean reward {reward_text(tally.mean_reward)} over {tally.rewards} of {tally.total} completions"]
+    if tally.claimed:
+        facts.append(f"{tally.claimed} verdicts are the program's own claim (tests run in the program's jail)")
+    if tally.fresh:
+        facts.append(
+            f"{tally.fresh} completions, {tally.fresh_cases} cases in {show_time(seconds)}: "
+            f"{tally.fresh_cases / max(seconds, 1e-9):.1f} cases/s"
+        )
+    facts.append(f"written to {out}")
+    for fact in facts:
+        shown.print(cell(fact), soft_wrap=True)
+
+
+def print_causes(tally: Tally) -> None:
+    """Say aloud, on standard error, that this host failed, how often and why."""
+    if not tally.unscored:
+        return
+    if tally.unscored == tally.done:
+        say(
+            f"error: NOTHING WAS SCORED: this host failed on every one of {tally.done} completions; `proctor doctor` says what is wrong"
+        )
+    else:
+        say(f"error: {tally.unscored} completions have no score (reward null): this host failed, not they")
+    for cause, count in tally.causes.most_common(_CAUSES):
+        say(f"  {count} x {cause}")
+    if len(tally.causes) > _CAUSES:
+        say(f"  and {len(tally.causes) - _CAUSES} other causes, field `error` of the output has them")
+    say("run the same command again to try just these again")
+
+
+class Meter:
+    """Shows on standard error how far the batch is; a context manager."""
+
+    def __init__(self, tally: Tally, *, terminal: bool) -> None:
+        self._tally, self._terminal = tally, terminal
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._bar = _bar()
+            self._task = self._bar.add_task(
+                "scoring", total=self._tally.total, completed=self._tally.done, tally=self._tally
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def update(self) -> None:
+        """Call as often as you like."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._tally.done)
+            return
+        now = time.monotonic()
+        if now - self._told >= _EVERY_S:
+            self._told = now
+            say(progress_line(self._tally, now - self._tally.started))
+
+
+def progress_line(tally: Tally, seconds: float) -> str:
+    """``120/400 scored, 35.2/s, 8 s left``."""
+    line = f"{tally.done}/{tally.total} scored"
+    if tally.fresh and seconds > 0:
+        rate = tally.fresh / seconds
+        line += f", {rate:.1f}/s, {show_time((tally.total - tally.done) / rate)} left"
+    return line + (f", {tally.unscored} without a score" if tally.unscored else "")
+
+
+def _bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Completions a second and the time left, over this run."""
+
+        def render(self, task: Task) -> Text:
+            tally: Tally = task.fields["tally"]
+            line = progress_line(tally, time.monotonic() - tally.started)
+            return Text(line.partition(", ")[2] or "starting")
+
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+    ]
+    return Progress(*columns, console=console(stderr=True), refresh_per_second=5)

@@ -1,0 +1,314 @@
+"""``proctor score``: a file of completions to a file of grades."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.cli.messages import explain_os, fail, say
+from proctor.cli.render import to_json
+from proctor.core.errors import InputError
+from proctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from proctor.cli.journal import Journal, Plain
+    from proctor.cli.progress import Tally
+    from proctor.cli.work import Options
+    from proctor.grading.grades import Grade
+
+EXIT_UNSCORED = 1
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+@click.command()
+@click.option("--problems", multiple=True, required=True, metavar="FILE", help="Problems; repeatable.")
+@click.option(
+    "--completions",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Completions; repeatable, scored in the order given.",
+)
+@click.option(
+    "--out", required=True, metavar="FILE", help="Grades, one JSON line a completion, in input order; - for stdout."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=None,
+    metavar="N",
+    show_default="one a core",
+    help="Programs run at once.",
+)
+@click.option(
+    "--isolation", default="auto", show_default=True, help="The wall around each program: auto, or a level by name."
+)
+@click.option(
+    "--reward", default="share", show_default=True, metavar="POLICY", help="How verdicts become a number; see below."
+)
+@click.option(
+    "--checker",
+    default=None,
+    metavar="NAME",
+    show_default="the problem's own",
+    help="Judge outputs by this checker instead; see below.",
+)
+@click.option("--format", "format_", default="auto", show_default=True, metavar="NAME", help="Format of the problems.")
+@click.option(
+    "--extract",
+    default="last-valid-block",
+    show_default=True,
+    metavar="RULE",
+    help="Which part of a completion is the program.",
+)
+@click.option(
+    "--real-interpreter", is_flag=True, help="Start a new python3 for each case instead of forking the warm one."
+)
+@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Score the first N completions only.")
+@click.option("--restart", is_flag=True, help="Begin anew, whatever an earlier run left at --out.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output instead of a table."
+)
+@click.pass_context
+def score(
+    ctx: click.Context,
+    problems: tuple[str, ...],
+    completions: tuple[str, ...],
+    out: str,
+    workers: int | None,
+    isolation: str,
+    reward: str,
+    checker: str | None,
+    format_: str,
+    extract: str,
+    real_interpreter: bool,
+    limit: int | None,
+    restart: bool,
+    as_json: bool,
+) -> None:
+    """Run every completion against its problem's cases, each in its own jail, and write the grades.
+
+    \b
+      proctor score --problems problems.jsonl --completions completions.jsonl --out grades.jsonl
+
+    Each line of --out is one completion: problem_id, index, reward (null where
+    this host failed: never a score), verdict, cases, program_sha256, ...
+
+    The run can be killed at any moment: what is done is kept in FILE.journal
+    beside --out, and the same command goes on from there. --out appears only
+    when it is complete. Run again after that, it says so, or tries again just
+    those completions that this host failed on.
+
+    \b
+    Reward policies: share (of cases accepted), all_or_nothing, or module:function
+    (imported, also from here), then as many as wanted of +crash_penalty=0.1,
+    +slow_penalty=0.1, +compile_bonus=0.1; for example share+crash_penalty=0.2.
+
+    \b
+    Checkers: exact, lines, tokens, numbers, unordered_lines, unordered_tokens, and
+    testlib's names (wcmp, yesno, rcmp6, ...); with options as in
+    numbers:abs=1e-6,rel=1e-9 or tokens:case=no.
+
+    \b
+    Extraction rules: last-valid-block (the last fenced block that is a program, or
+    the whole text where there is no block), first-block, last-block, whole.
+
+    \b
+    Exit codes: 0 all scored; 1 some have no score, or the output could not be
+    written; 2 bad input; 130 interrupted.
+    """
+    if not out:
+        raise click.UsageError("--out is empty; give a file, or - for standard output", ctx)
+    if as_json and out == "-":
+        raise click.UsageError("--json and --out - would both write to standard output", ctx)
+    from proctor.cli.progress import Meter, Tally, print_causes, print_summary
+    from proctor.cli.work import Options, load_work
+
+    for name in (*problems, *completions):
+        check_readable(name)
+        if Path(out).exists() and Path(out).samefile(name):
+            raise InputError(f"{out} is an input too; give another file", field="--out")
+    options = Options(
+        format=format_,
+        checker=checker,
+        reward=reward,
+        extract=extract,
+        real_interpreter=real_interpreter,
+        isolation=isolation,
+        limit=limit,
+    )
+    work = load_work(problems, completions, options)
+    tally = Tally(len(work))
+    with open_output(out, describe(problems, completions, options), len(work), restart) as journal:
+        pending = take_up(journal, tally, out)
+
+        def done(grade: Grade) -> None:
+            line = grade.to_json()
+            journal.add(grade.index, to_json(line))
+            tally.add(line)
+            meter.update()
+
+        try:
+            with _terminable(), _quiet_log(), Meter(tally, terminal=sys.stderr.isatty()) as meter:
+                if pending:
+                    work.grade(pending, workers, done)
+                journal.finish()
+        except (KeyboardInterrupt, _Terminated) as error:
+            with contextlib.suppress(OSError):
+                journal.sync()
+            say(f"interrupted: {_kept(journal, tally)}; run the same command again to go on")
+            ctx.exit(EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else EXIT_TERMINATED)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            fail(f"{explain_os(error)}; {_kept(journal, tally)}", EXIT_UNSCORED)
+    if as_json:
+        click.echo(to_json(tally.to_json(out), indent=2))
+    elif out != "-":
+        print_summary(tally, out)
+    print_causes(tally)
+    ctx.exit(EXIT_UNSCORED if tally.unscored else 0)
+
+
+def describe(problems: Sequence[str], completions: Sequence[str], options: Options) -> dict[str, Any]:
+    """All that two runs must share to give the same output; workers and file names do not matter."""
+    from proctor.cli.journal import digest_file
+    from proctor.cli.work import policy_file
+
+    policy = policy_file(options.reward)
+    return {
+        "proctor": version("proctor"),
+        "--problems": [digest_file(Path(name)) for name in problems],
+        "--completions": [digest_file(Path(name)) for name in completions],
+        "policy": digest_file(policy) if policy is not None else None,
+        **{f"--{name.replace('_', '-')}": value for name, value in asdict(options).items()},
+    }
+
+
+def take_up(journal: Journal | Plain, tally: Tally, out: str) -> list[int]:
+    """Count what an earlier run did, say so, and give the numbers that are left to do."""
+    before = len(journal)
+    if before:
+        void = journal.forget(lambda grade: grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR)
+        for grade in journal.grades():
+            tally.add(grade, fresh=False)
+        if journal.finished:
+            say(f"{out} is complete already: {before} completions, same inputs and options; nothing to do")
+        elif void:
+            say(f"trying again {void} completions that had no score; {before - void} of {tally.total} are done")
+        else:
+            say(f"going on where an earlier run was: {before} of {tally.total} are done")
+    return [number for number in range(tally.total) if number not in journal]
+
+
+def _kept(journal: Journal | Plain, tally: Tally) -> str:
+    if not len(journal):
+        return "nothing is kept" if not tally.done else f"{tally.done} of {tally.total} lines were written"
+    return f"{len(journal)} of {tally.total} completions are done and kept"
+
+
+@contextlib.contextmanager
+def _quiet_log() -> Iterator[None]:
+    """What the layers below log is told by the summary, so it does not break the bar."""
+    log, handler = logging.getLogger("proctor"), logging.NullHandler()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the block like Ctrl-C does, with its own exit code."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: leave signals alone
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def check_readable(name: str) -> None:
+    """Refuse what cannot be an input file, in words.
+
+    Raises:
+        InputError: it is missing, a directory, no regular file, or not readable.
+    """
+    try:
+        mode = Path(name).stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{name}: is a directory; give a file")
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{name}: is not a regular file; save it to one first (it is read twice)")
+        with open(name, "rb"):
+            pass
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(explain_os(error) if isinstance(error, OSError) else f"{name!r}: {error}") from error
+
+
+@contextlib.contextmanager
+def open_output(out: str, about: dict[str, Any], total: int, restart: bool) -> Iterator[Journal | Plain]:
+    """The journal of a regular file, or plain lines to ``-``, a pipe or a device.
+
+    Raises:
+        InputError: it can be neither, before anything was run.
+    """
+    from proctor.cli.journal import Journal, Plain
+
+    path = Path(out)
+    if out == "-":
+        yield Plain(sys.stdout.buffer, "standard output", total)
+        return
+    try:
+        if path.exists() and not path.is_file():
+            if path.is_dir():
+                raise InputError(f"{out}: is a directory; give a file", field="--out")
+            stream: Any = path.open("wb", buffering=0)
+        else:
+            if not path.parent.is_dir():
+                raise InputError(f"{path.parent}: no such directory", field="--out")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise InputError(f"{out}: permission denied", field="--out")
+            stream = None
+            journal: Journal | Plain = Journal(path, about, total, restart=restart)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise InputError(explain_os(error), field="--out") from error
+    if stream is not None:
+        journal = Plain(stream, out, total)
+    try:
+        yield journal
+    finally:
+        journal.close()
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()

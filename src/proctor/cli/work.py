@@ -1,0 +1,109 @@
+"""What ``score`` has to do: problems and completions read and checked, and the call that grades them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proctor.core.errors import InputError
+from proctor.grading.api import grade
+from proctor.grading.completions import load_completions, pair
+from proctor.grading.formats import load_problems
+from proctor.grading.grade import Grader
+from proctor.grading.grades import Grade
+
+if TYPE_CHECKING:
+    from proctor.grading.completions import Completion
+    from proctor.grading.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What, beside the files, decides what a grade is; all of it is in the journal's header."""
+
+    format: str = "auto"
+    checker: str | None = None
+    reward: str = "share"
+    extract: str = "last-valid-block"
+    real_interpreter: bool = False
+    isolation: str = "auto"
+    limit: int | None = None
+
+    def grader(self) -> dict[str, Any]:
+        """Those that grading itself takes, by its names."""
+        return {
+            "checker": self.checker,
+            "reward": self.reward,
+            "extract": self.extract,
+            "warm": not self.real_interpreter,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Completions in input order, each with a problem, known to be gradable here."""
+
+    problems: dict[str, Problem]
+    completions: list[Completion]
+    options: Options
+
+    def __len__(self) -> int:
+        return len(self.completions)
+
+    def grade(self, numbers: Sequence[int], workers: int | None, on_grade: Callable[[Grade], None]) -> None:
+        """Grade some of the completions; ``on_grade`` is called here, as each is done, with its number as ``index``.
+
+        Raises:
+            InputError: the reward policy fails.
+            IsolationUnavailable: the isolation asked for cannot be had here.
+        """
+        grade(
+            [{"problem_id": c.problem_id, "completion": c.text} for c in map(self.completions.__getitem__, numbers)],
+            self.problems,
+            **self.options.grader(),
+            on_grade=lambda done: on_grade(replace(done, index=numbers[done.index])),
+            workers=workers,
+            isolation=self.options.isolation,
+        )
+
+
+def load_work(problem_files: Sequence[str], completion_files: Sequence[str], options: Options) -> Work:
+    """Read everything and check what can be checked before anything is run.
+
+    Raises:
+        InputError: a file, a row, an option or a reference that is wrong; it names the place.
+    """
+    if ":" in options.reward and "" not in sys.path:
+        sys.path.insert(0, "")  # a module:function policy may lie in the current directory
+    grader = Grader(**options.grader())
+    problems: dict[str, Problem] = {}
+    for name in problem_files:
+        for problem in load_problems(name, format=options.format):
+            if problem.id in problems:
+                first = problems[problem.id].source
+                raise InputError(f"{problem.id!r} is there already, in {first}", where=problem.source, field="id")
+            problems[problem.id] = problem
+    completions: list[Completion] = []
+    for name in completion_files:
+        completions += load_completions(name)
+    completions = completions[: options.limit]
+    pair(problems.values(), completions)
+    for problem_id in dict.fromkeys(completion.problem_id for completion in completions):
+        grader.plan(problems[problem_id])
+    return Work(problems, completions, options)
+
+
+def policy_file(reward: str) -> Path | None:
+    """The source of a ``module:function`` policy, which decides rewards too; None for a built-in one."""
+    module, colon, _ = reward.partition("+")[0].partition(":")
+    if not colon:
+        return None
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin and Path(spec.origin).is_file() else None

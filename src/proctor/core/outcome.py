@@ -1,0 +1,59 @@
+"""What happened in one case, before anybody judges it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class EndedBy(StrEnum):
+    """Which limit ended a case; a program that ended by itself has none."""
+
+    CPU = "cpu_time"
+    WALL = "wall_time"
+    MEMORY = "memory"
+    OUTPUT = "output"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One case, as it was observed from outside the program.
+
+    Attributes:
+        exit_code: the status it left with, None when a signal ended it.
+        signal: number of the signal that ended it, else None.
+        stdout, stderr: what it wrote, up to what the limits keep.
+        stdout_truncated, stderr_truncated: more was written than was kept.
+        cpu_s: CPU seconds of the whole process tree.
+        wall_s: seconds from start to end.
+        peak_memory_bytes: highest memory of the tree, None where this host cannot tell.
+        ended_by: the limit that ended it, if one did.
+        result: bytes that the call or test harness wrote beside stdout.
+        left_processes: processes that were still there when the main one ended.
+        compile_failed: this is the outcome of a compilation that failed; the
+            cases after it never ran.
+        confirmed: a limit that was seen again when the case ran alone.
+        error: the infrastructure's own fault; every other field is then void.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    peak_memory_bytes: int | None = None
+    ended_by: EndedBy | None = None
+    result: bytes = b""
+    left_processes: int = 0
+    compile_failed: bool = False
+    confirmed: bool = False
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """It ran to its own end with exit status 0."""
+        return self.error is None and self.exit_code == 0 and self.ended_by is None

@@ -1,0 +1,220 @@
+"""What is left on the host after a run: a snapshot before, one after, and the difference.
+
+Reads /proc and /sys and writes nothing. Of processes, only those that come
+from this one or were handed to pid 1 count, and they are counted by command:
+an engine may replace an agent by another of the same kind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "escape_mark"
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+# An agent's arguments differ from one to the next; what it is does not.
+_AGENT = re.compile(r"(\S+/guest/main\.py) .*")
+# Control groups and folders are named for the process whose engine made them.
+_OWNER = re.compile(r"proctor-(\d+)-")
+SLACK_FILES, SLACK_MIB, SLACK_INODES = 256, 256, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look at the host.
+
+    Attributes:
+        processes: command -> how many, of this process' family.
+        things: kind -> names, where a new name is something left behind.
+        rising: counters that must not rise by more than a slack.
+        falling: counters that must not fall by more than a slack.
+    """
+
+    processes: Counter[str]
+    things: dict[str, frozenset[str]]
+    rising: dict[str, int]
+    falling: dict[str, int]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _column(path: str, column: int, only: tuple[str, ...] | None = None) -> Iterator[str]:
+    """One column of a table under /proc/net or /proc/sysvipc, its first line left out."""
+    for line in _read(path).splitlines()[1:]:
+        fields = line.split(None, 7)
+        if len(fields) > column and (only is None or (len(fields) > 3 and fields[3] in only)):
+            yield fields[column]
+
+
+def _family() -> Counter[str]:
+    """Commands of this process' descendants and of orphans, with the letter of their state."""
+    parents: dict[int, int] = {}
+    commands: dict[int, str] = {}
+    for name in _listed("/proc"):
+        stat = _read(f"/proc/{name}/stat") if name.isdigit() else ""
+        if ")" not in stat:
+            continue
+        fields = stat.rpartition(")")[2].split()
+        command = (
+            _read(f"/proc/{name}/cmdline").replace("\0", " ").strip() or f"[{_read(f'/proc/{name}/comm').strip()}]"
+        )
+        parents[int(name)] = int(fields[1])
+        commands[int(name)] = ("zombie " if fields[0] in "ZX" else "") + _AGENT.sub(r"\1", command)[:160]
+    me = os.getpid()
+
+    def related(pid: int) -> bool:
+        if pid == me or parents.get(pid) == 1:
+            return pid != me
+        seen = set()
+        while pid in parents and pid not in seen:
+            seen.add(pid)
+            pid = parents[pid]
+            if pid == me:
+                return True
+        return False
+
+    return Counter(command for pid, command in commands.items() if related(pid))
+
+
+def _places() -> list[str]:
+    """Folders from which some Python starts up, where an attack might leave a hook."""
+    return [*site.getsitepackages(), site.getusersitepackages(), f"{sys.prefix}/lib"]
+
+
+def _marked() -> Iterator[str]:
+    for folder in (*TEMPORARY, "/", "/root", "/home", Path.home(), Path.cwd()):
+        yield from (str(Path(folder, name)) for name in _listed(folder) if MARK in name)
+    for folder in _places():
+        for name in ("escape_mark.pth", "sitecustomize.py", "usercustomize.py"):
+            if Path(folder, name).exists():
+                yield str(Path(folder, name))
+
+
+def _temporary() -> Iterator[str]:
+    """Entries of the shared folders that are attributable: of our names, or of a uid that is not this user's."""
+    for folder in TEMPORARY:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                stranger = entry.stat(follow_symlinks=False).st_uid not in (0, os.geteuid())
+            except OSError:
+                continue
+            if stranger or entry.name.startswith(("proctor", "PROBE_")):
+                yield entry.path
+
+
+def _cores() -> Iterator[str]:
+    for folder in ("/", "/tmp", "/var/crash", "/var/lib/systemd/coredump", Path.cwd()):
+        try:
+            yield from (entry.path for entry in os.scandir(folder) if entry.name.startswith("core") and entry.is_file())
+        except OSError:
+            continue
+
+
+def _listed(folder: str | Path, *starts: str) -> list[str]:
+    try:
+        return [path.name for path in Path(folder).iterdir() if not starts or path.name.startswith(starts)]
+    except OSError:
+        return []
+
+
+def _cgroups() -> Iterator[str]:
+    for folder, folders, _ in os.walk("/sys/fs/cgroup"):
+        yield from (f"{folder}/{name}" for name in folders)
+
+
+def snapshot() -> Snapshot:
+    """The host as it is now, as far as this user may see it."""
+    net = ("tcp", "tcp6", "udp", "udp6")
+    kinds: dict[str, Iterable[str]] = {
+        "mount": (line.split()[4] for line in _read("/proc/self/mountinfo").splitlines()),
+        "System V segment": _column("/proc/sysvipc/shm", 1),
+        "System V queue": _column("/proc/sysvipc/msg", 1),
+        "System V semaphore": _column("/proc/sysvipc/sem", 1),
+        # Only named ones that an attack made: other programs of this host open sockets all the time.
+        "unix socket": (name for name in _column("/proc/net/unix", 7) if MARK in name),
+        "listener": (f"{kind} {at}" for kind in net for at in _column(f"/proc/net/{kind}", 1, ("0A",))),
+        "network interface": _listed("/sys/class/net"),
+        "network namespace": _listed("/run/netns"),
+        "cgroup": _cgroups(),
+        "block device": _listed("/sys/block", "loop", "dm-"),
+        "marked file": _marked(),
+        "temporary file": _temporary(),
+        "core file": _cores(),
+    }
+    memory = {line.partition(":")[0]: line.split()[1] for line in _read("/proc/meminfo").splitlines() if ":" in line}
+    falling = {"MiB of available memory": int(memory.get("MemAvailable", "0")) >> 10}
+    for folder in ("/", *TEMPORARY):
+        try:
+            disk = os.statvfs(folder)
+        except OSError:
+            continue
+        falling[f"MiB free in {folder}"] = disk.f_bavail * disk.f_frsize >> 20
+        falling[f"inodes free in {folder}"] = disk.f_favail
+    rising = {
+        "open files of this process": len(_listed("/proc/self/fd")),
+        "open files of the host": int((_read("/proc/sys/fs/file-nr").split() or ["0"])[0]),
+        "MiB of shared memory": int(memory.get("Shmem", "0")) >> 10,
+        "kernel keys": len(_read("/proc/keys").splitlines()),
+    }
+    return Snapshot(_family(), {kind: frozenset(names) for kind, names in kinds.items()}, rising, falling)
+
+
+def _belongs(name: str, running: bool) -> bool:
+    """The thing is a living engine's: another process's, or where ``running`` this one's."""
+    owner = _OWNER.search(name)
+    if not owner:
+        return False
+    return running if int(owner[1]) == os.getpid() else Path("/proc", owner[1]).exists()
+
+
+def compare(before: Snapshot, after: Snapshot, *, running: bool = False, amounts: bool = True) -> list[str]:
+    """One line for each thing that is left over.
+
+    Args:
+        running: this process's engine still runs, so what it holds is not left over.
+        amounts: also look at memory, disk and open files, which other
+            programs of a busy host move too.
+    """
+    left = [f"process: {command}" for command in (after.processes - before.processes).elements()]
+    for kind, names in after.things.items():
+        fresh = sorted(names - before.things.get(kind, frozenset()))
+        left += [f"{kind}: {name}" for name in fresh if not _belongs(name, running)]
+    if not amounts:
+        return left
+    for name, value in after.rising.items():
+        slack = {"open files of this process": 8, "kernel keys": 2, "MiB of shared memory": SLACK_MIB}.get(
+            name, SLACK_FILES
+        )
+        if value > before.rising.get(name, value) + slack:
+            left.append(f"{name}: {before.rising[name]} before, {value} after")
+    for name, value in after.falling.items():
+        slack = SLACK_INODES if name.startswith("inodes") else SLACK_MIB
+        if value < before.falling.get(name, value) - slack:
+            left.append(f"{name}: {before.falling[name]} before, {value} after")
+    return left
+
+
+def settled(before: Snapshot, *, running: bool = False, amounts: bool = True, patience_s: float = 3.0) -> list[str]:
+    """What is still left over after at most ``patience_s`` seconds: a killed process takes a moment to go."""
+    end = time.monotonic() + patience_s
+    while True:
+        left = compare(before, snapshot(), running=running, amounts=amounts)
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.05)

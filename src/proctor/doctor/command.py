@@ -1,0 +1,169 @@
+"""``proctor doctor``: which protections hold on this host, and a corpus of attacks against them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from proctor.core.errors import InputError, IsolationUnavailable
+from proctor.doctor import audit, manifest, report
+from proctor.doctor.canary import Canary
+from proctor.doctor.corpus import Campaign
+from proctor.doctor.judging import Result, summary
+from proctor.doctor.trial import examine, warm_up
+
+EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or something is left on the host
+
+
+@click.command()
+@click.option(
+    "--attacks",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Run a corpus of attacks: a folder with manifest.jsonl, tasks.json and the programs they name.",
+)
+@click.option("--isolation", default="auto", show_default=True, metavar="LEVEL", help="Level to examine.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Times the corpus is run.")
+@click.option("--core-only", is_flag=True, help="Of the corpus, only the rows marked core.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output, for machines.")
+def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, as_json: bool) -> None:
+    """Try each protection's attack on this host and say which hold.
+
+    Exit code 0: all of them hold; with --attacks, everything was contained
+    that doctor does not say is missing here. 1: something is missing, or was
+    not contained. 2: bad input. The last line is a count.
+    """
+    corpus = manifest.load(attacks) if attacks else None
+    out = report.console()
+    document: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        outside = audit.snapshot()
+        corpus_audit = HostAudit(attacks, stack) if attacks else None
+        canary = Canary()
+        with canary, _engine(isolation) as engine:
+            document["isolation"] = engine.isolation
+            if not as_json:
+                out.print(report.level(engine.isolation))
+            warm_up(engine)
+            findings = examine(engine, canary, audit.snapshot())
+            document["protections"] = [found.to_json() for found in findings]
+            fine = all(found.holds for found in findings)
+            last = report.missing(findings)
+            if not as_json:
+                out.print(report.protections(findings))
+            if corpus is not None:
+                if not as_json:
+                    out.print(last + "\n")
+                campaign = Campaign(
+                    corpus,
+                    engine,
+                    canary,
+                    missing={f.key: f.remedy for f in findings if not f.holds},
+                    rounds=rounds,
+                    core_only=core_only,
+                )
+                _run(campaign, quiet=as_json)
+                fine, last = campaign.contained, summary(campaign.results)
+                document |= {
+                    "attacks": [report.result_json(r) for r in campaign.results],
+                    "controls": campaign.controls,
+                }
+                if not as_json:
+                    out.print(report.attacks(campaign.results))
+                    for fault in campaign.controls:
+                        out.print(f"control: {fault}; this campaign does not count", style="bold red")
+        left = audit.settled(outside, amounts=corpus is not None)
+        if corpus_audit is not None:
+            left += [f"host_audit.py: {line}" for line in corpus_audit.diff()]
+    document["left_on_host"] = left
+    document["summary"] = last
+    if as_json:
+        click.echo(json.dumps(document, indent=1))
+    else:
+        for thing in left:
+            out.print(f"left on the host: {thing}", style="bold red")
+        if corpus is not None and not left:
+            out.print("host audit: clean")
+        out.print(last)
+    sys.exit(0 if fine and not left else EXIT_MISSING)
+
+
+class _engine:
+    """The process's shared engine for the length of a block; what an engine cannot do here is said in one line."""
+
+    def __init__(self, isolation: str) -> None:
+        self.isolation = isolation
+
+    def __enter__(self) -> Any:
+        from proctor.engine.shared import shared_engine
+
+        try:
+            self.engine = shared_engine(isolation=self.isolation)
+            _ = self.engine.isolation
+        except IsolationUnavailable as error:
+            raise click.ClickException(f"{error}; nothing can be run on this host") from error
+        return self.engine
+
+    def __exit__(self, *error: object) -> None:
+        self.engine.close()
+
+
+class HostAudit:
+    """The corpus' own ``host_audit.py``, when it has one: a snapshot at the start, a list of differences later."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.script = folder / "host_audit.py"
+        self.before: Path | None = None
+        if self.script.is_file():
+            self.before = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="host-audit-"))) / "before.json"
+            self.before.write_text("{}")  # the folder is there in both looks
+            self.before.write_text(self._call("snap").stdout)
+
+    def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", str(self.script), *arguments]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise InputError("did not end within 120 s", where=str(self.script)) from error
+
+    def diff(self) -> Sequence[str]:
+        """Lines on what is left over; empty when nothing is, or when the corpus has no such script."""
+        if self.before is None:
+            return []
+        done = self._call("diff", str(self.before), "--slack-mib", "512", "--slack-fds", "1024")
+        lines = (done.stdout + done.stderr).splitlines()
+        return lines if done.returncode else []
+
+
+def _run(campaign: Campaign, quiet: bool) -> None:
+    """The campaign with a progress bar on standard error, where that is a terminal."""
+    total = sum(row.core or not campaign.core_only for row in campaign.corpus.rows) * campaign.rounds
+    if quiet or not sys.stderr.isatty():
+        campaign.run()
+        return
+    from rich.console import Console
+
+    columns = (
+        TextColumn("attacks"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=total)
+
+        def seen(result: Result) -> None:
+            progress.update(bar, advance=1, description=result.row.file)
+
+        campaign.on_result = seen
+        campaign.run()

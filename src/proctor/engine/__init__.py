@@ -1,0 +1,1 @@
+"""Runs jobs: admits them, leases slots, replaces agents, retries its own faults."""

@@ -1,0 +1,104 @@
+"""Who runs next. Decides only: it does no input or output, and the engine acts on what it returns.
+
+Owners (a batch, a caller) take turns, and within an owner the first come is
+served first, so a batch of ten thousand does not hold up one job beside it. A
+job waits until a slot and its memory are free. A job that asked to be alone
+waits for all others to end, and no new ones start before it has run.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from itertools import count
+
+_number = count()
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A wish to run one job.
+
+    Attributes:
+        owner: whose turn it takes.
+        memory_mib: what it may use; counted against the budget while it runs.
+        alone: nothing else may run meanwhile.
+    """
+
+    owner: object
+    memory_mib: int
+    alone: bool = False
+    number: int = field(default_factory=lambda: next(_number))
+
+
+class Admission:
+    """Slots and memory of one host.
+
+    Args:
+        slots: jobs at once.
+        memory_mib: what all running jobs together may be allowed.
+    """
+
+    def __init__(self, slots: int, memory_mib: int) -> None:
+        self.slots, self.memory_mib = slots, memory_mib
+        self._queues: OrderedDict[object, deque[Ticket]] = OrderedDict()
+        self._alone: deque[Ticket] = deque()
+        self._running: set[Ticket] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Tickets that are not yet admitted."""
+        return sum(map(len, self._queues.values())) + len(self._alone)
+
+    @property
+    def running(self) -> int:
+        """Tickets that are admitted and not yet done."""
+        return len(self._running)
+
+    def add(self, ticket: Ticket) -> list[Ticket]:
+        """Queue a ticket; returns the tickets that may start now."""
+        if ticket.alone:
+            self._alone.append(ticket)
+        else:
+            self._queues.setdefault(ticket.owner, deque()).append(ticket)
+        return self._admit()
+
+    def remove(self, ticket: Ticket) -> list[Ticket]:
+        """Forget a ticket, whether it waits or runs; returns the tickets that may start now."""
+        self._running.discard(ticket)
+        if ticket in self._alone:
+            self._alone.remove(ticket)
+        queue = self._queues.get(ticket.owner)
+        if queue and ticket in queue:
+            queue.remove(ticket)
+            if not queue:
+                del self._queues[ticket.owner]
+        return self._admit()
+
+    def _fits(self, ticket: Ticket) -> bool:
+        if not self._running:
+            return True  # larger than the budget or not: alone it may try
+        used = sum(running.memory_mib for running in self._running)
+        return len(self._running) < self.slots and used + ticket.memory_mib <= self.memory_mib
+
+    def _admit(self) -> list[Ticket]:
+        started: list[Ticket] = []
+        if any(ticket.alone for ticket in self._running):
+            return started
+        if self._alone:
+            if not self._running:
+                started.append(self._alone.popleft())
+                self._running.update(started)
+            return started
+        while self._queues:
+            owner, queue = next(iter(self._queues.items()))
+            if not self._fits(queue[0]):
+                break
+            ticket = queue.popleft()
+            self._running.add(ticket)
+            started.append(ticket)
+            if queue:
+                self._queues.move_to_end(owner)
+            else:
+                del self._queues[owner]
+        return started

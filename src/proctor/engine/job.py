@@ -1,0 +1,73 @@
+"""What a caller asks the engine to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proctor.core.errors import InputError
+from proctor.core.limits import Limits
+
+MAX_STDIN = 64 << 20
+MAX_FILES_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The files and the command that the policy wrote.
+
+    Attributes:
+        files: relative path -> content; they lie in /workspace, read-only.
+        argv: the command, run in /workspace without a shell. The interpreter
+            of the image is written ``python3``.
+        compile: a command run once per job before the cases, in the same
+            jail; what it leaves in /workspace is added to the files.
+        warm: run ``python3 FILE ...`` in a fork of the warm interpreter; the
+            engine falls back to a real one when a file of the program shadows
+            a module that the warm one holds.
+    """
+
+    files: Mapping[str, bytes]
+    argv: tuple[str, ...]
+    compile: tuple[str, ...] | None = None
+    warm: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            raise InputError("the command is empty; give at least the program's name", field="argv")
+        for name in self.files:
+            parts = name.split("/")
+            if not name or "\0" in name or len(name) > 4096 or any(p in ("", ".", "..") for p in parts):
+                raise InputError(f"{name!r} is not a plain relative path", field="files")
+        if sum(map(len, self.files.values())) > MAX_FILES_BYTES:
+            raise InputError(f"more than {MAX_FILES_BYTES} bytes of files", field="files")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One input: standard input, or a request to the call or test harness.
+
+    Attributes:
+        stdin: bytes on standard input, as they are; at most 64 MiB.
+        request: for a harness: see ``proctor.guest.protocol``.
+        steps: calls that the request holds. The CPU and wall limits are per
+            call, so the process as a whole gets them ``steps`` times.
+    """
+
+    stdin: bytes = b""
+    request: bytes | None = None
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.stdin) > MAX_STDIN:
+            raise InputError(f"{len(self.stdin)} bytes, more than {MAX_STDIN}", field="stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A program, its cases' inputs, and the bounds of each case."""
+
+    program: Program
+    cases: tuple[Case, ...]
+    limits: Limits = field(default_factory=Limits)
+    compile_limits: Limits = field(default_factory=lambda: Limits(cpu_s=30, wall_s=60, memory_mib=1024, processes=128, workspace_mib=256))

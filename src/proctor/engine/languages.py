@@ -1,0 +1,60 @@
+"""The languages that a program may be written in, and how each is run.
+
+An entry is usable when its toolchain is on the host's system directories,
+which the default image binds read-only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+from proctor.core.errors import InputError
+from proctor.engine.job import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One row: file name of the source, commands, and the tools that must exist."""
+
+    name: str
+    source: str
+    run: tuple[str, ...]
+    compile: tuple[str, ...] | None = None
+    needs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    warm: bool = False
+
+    def available(self) -> bool:
+        """Its tools are in the system directories, so they are in the image too."""
+        return all(shutil.which(tool, path="/usr/bin:/bin:/usr/local/bin") for tool in self.needs)
+
+
+LANGUAGES: tuple[Language, ...] = (
+    Language("python", "solution.py", ("python3", "solution.py"), aliases=("python3", "py"), warm=True),
+    Language("cpp", "solution.cpp", ("./solution",), ("g++", "-O2", "-std=gnu++17", "-o", "solution", "solution.cpp"), ("g++",), ("c++", "cxx")),
+    Language("c", "solution.c", ("./solution",), ("gcc", "-O2", "-std=gnu11", "-o", "solution", "solution.c", "-lm"), ("gcc",)),
+    Language("java", "Main.java", ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "Main"), ("javac", "-J-XX:+UseSerialGC", "Main.java"), ("java", "javac")),
+    Language("javascript", "solution.js", ("node", "solution.js"), needs=("node",), aliases=("js", "nodejs", "node")),
+    Language("go", "solution.go", ("./solution",), ("go", "build", "-o", "solution", "solution.go"), ("go",), ("golang",)),
+    Language("rust", "solution.rs", ("./solution",), ("rustc", "-O", "-o", "solution", "solution.rs"), ("rustc",), ("rs",)),
+    Language("bash", "solution.sh", ("bash", "solution.sh"), needs=("bash",), aliases=("sh", "shell")),
+)
+_BY_NAME = {name: row for row in LANGUAGES for name in (row.name, *row.aliases)}
+
+
+def language(name: str) -> Language:
+    """The row for a name or alias; an unknown one, or one without its tools, is an InputError."""
+    row = _BY_NAME.get(name.lower())
+    if row is None:
+        raise InputError(f"{name!r} is not one of {', '.join(sorted(row.name for row in LANGUAGES))}", field="language")
+    if not row.available():
+        raise InputError(f"{name!r} needs {' and '.join(row.needs)} in /usr/bin on this host", field="language")
+    return row
+
+
+def program(source: str, name: str = "python", *, warm: bool | None = None, files: dict[str, bytes] | None = None) -> Program:
+    """A Program of one source text in a named language, with further files beside it."""
+    row = language(name)
+    body = source.encode("utf-8", "surrogatepass")
+    return Program({**(files or {}), row.source: body}, row.run, row.compile, row.warm if warm is None else warm and row.warm)

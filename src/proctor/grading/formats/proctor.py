@@ -1,0 +1,213 @@
+"""Proctor's own format: one problem a line, every key known. See ``KEYS`` and ``CASE_KEYS``."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from proctor.grading import extract, pysource
+from proctor.grading.formats.common import built, language_of, limits_of, printed, rest, source_name
+from proctor.grading.formats.rows import Row, encoded, kind_of
+from proctor.grading.problem import MODES, CheckerProgram, CheckerSpec, Problem, TestCase, check_tolerance
+
+USED = (
+    "id", "mode", "language", "cases", "entry_point", "solution_class", "test_code", "checker", "preamble", "prompt",
+    "time_limit_s", "memory_limit_mib", "module", "test_module", "appended", "extra_files", "reference_solution",
+    "reference_files", "metadata",
+)  # fmt: skip
+# Kept as metadata and read by nothing but people; the data sets that come in this format have them.
+TOLD = (
+    "source", "licence", "license", "statement", "validated", "cases_complete", "reference_origin", "test_runner",
+    "any_answer_accepted", "reference_quirks", "custom_compare", "suspect_tests", "expected_json_type", "split_key",
+    "difficulty", "starter_code", "n_cases_upstream", "n_asserts", "assert_kinds", "assemble", "file",
+    "default_validator_is_case_insensitive", "tags", "url", "title",
+)  # fmt: skip
+KEYS = (*USED, *TOLD)
+STDIO_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "origin")
+FUNCTION_KEYS = (
+    "args", "kwargs", "expected", "args_py", "kwargs_py", "expected_py", "abs", "rel", "entry_point", "compare", "origin",
+)  # fmt: skip
+CHECKER_KEYS = (
+    "kind", "abs", "rel", "case_sensitive", "only_if_expected_is_float",
+    "source", "language", "protocol", "extra_files", "needs",
+)  # fmt: skip
+_KINDS = {"float": "numbers", "floats": "numbers"}
+
+
+def read(row: Row) -> Problem:
+    """The problem of one row; InputError names the place and the field of what does not fit."""
+    row.names(KEYS, strict=True)
+    language, mode = language_of(row), _mode(row)
+    entry, statement = row.text("entry_point"), row.text("statement")
+    prompt = row.text("prompt")
+    if prompt is None and language == "python" and entry and statement and extract.opens_body(statement, entry):
+        prompt = statement
+    test_module = row.text("test_module")
+    cases = () if mode == "unit_tests" else _cases(row, mode)
+    return built(
+        row,
+        id=row.need("id"),
+        mode=mode,
+        language=language,
+        cases=cases,
+        entry_point=entry,
+        solution_class=row.text("solution_class"),
+        test_code=row.text("test_code"),
+        checker=_checker(row, mode),
+        preamble=row.text("preamble", ""),
+        prompt=prompt,
+        module=_path(row, "module", row.text("module") or row.text("file") or source_name(language)),
+        test_module=_path(row, "test_module", test_module) if test_module else None,
+        appended=row.flag("appended", test_module is None),
+        extra_files=_files(row, "extra_files"),
+        reference_solution=row.text("reference_solution"),
+        reference_files=_files(row, "reference_files"),
+        metadata={**rest(row, *USED), **row.mapping("metadata")},
+        **limits_of(row),
+    )
+
+
+def _mode(row: Row) -> str:
+    mode = row.text("mode")
+    if mode is None:
+        if not row.has("cases", "test_code"):
+            row.fail("cases", "missing; a problem has cases, or test_code")
+        mode = "unit_tests" if not row.has("cases") else "function" if row.has("entry_point") else "stdio"
+    if mode not in MODES:
+        row.fail("mode", f"{mode!r} is not one of {', '.join(MODES)}")
+    return mode
+
+
+def _cases(row: Row, mode: str) -> tuple[TestCase, ...]:
+    items = row.items("cases")
+    if not items:
+        row.fail("cases", f"mode {mode} needs at least one case")
+    return tuple(_case(row, item, f"cases[{n}]", mode) for n, item in enumerate(items))
+
+
+def _case(row: Row, item: Any, place: str, mode: str) -> TestCase:
+    if not isinstance(item, dict):
+        row.fail(place, f"an object is expected, not {kind_of(item)}")
+    known = STDIO_KEYS if mode == "stdio" else FUNCTION_KEYS
+    if not item.keys() <= set(known):
+        # A data set's columns hold null where a case has no such key.
+        item = {key: value for key, value in item.items() if value is not None or key in known}
+        Row(item, f"{row.where}: {place}").names(known, strict=True)
+    return _stdio(row, item, place) if mode == "stdio" else _call(row, item, place)
+
+
+def _stdio(row: Row, item: dict[str, Any], place: str) -> TestCase:
+    stdin = _bytes(row, item, "stdin", place)
+    expected = _bytes(row, item, "expected", place)
+    if expected is None:
+        row.fail(f"{place}.expected", 'missing; if nothing is to be printed, write ""')
+    return TestCase(stdin=stdin or b"", expected=expected)
+
+
+def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | None:
+    value, packed = item.get(name), item.get(f"{name}_b64")
+    if packed is not None:
+        try:
+            return base64.b64decode(packed, validate=True)
+        except (TypeError, binascii.Error, ValueError):
+            row.fail(f"{place}.{name}_b64", "not base64")
+    if value is None:
+        return None
+    if name == "stdin" and not isinstance(value, str):
+        row.fail(f"{place}.{name}", f"a string is expected, not {kind_of(value)}")
+    return encoded(printed(value))  # 12, True, [65, 24]: as a Python program prints them
+
+
+def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
+    def value(name: str, default: Any) -> tuple[Any, bool]:
+        source = item.get(f"{name}_py")
+        if source is None:
+            return item.get(name, default), False
+        if not isinstance(source, str):
+            row.fail(f"{place}.{name}_py", f"a string is expected, not {kind_of(source)}")
+        return row.check(lambda: pysource.literal(source), f"{place}.{name}_py"), True
+
+    if "expected" not in item and item.get("expected_py") is None:
+        row.fail(f"{place}.expected", "missing; if None is the right result, write null")
+    args, kwargs = value("args", ())[0], value("kwargs", {})[0]
+    args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+    if not isinstance(args, list | tuple):
+        row.fail(f"{place}.args", f"a list of the arguments is expected, not {kind_of(args)}")
+    if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+        row.fail(f"{place}.kwargs", "an object of the arguments by name is expected")
+    compare, entry = item.get("compare") or "equal", item.get("entry_point")
+    expected, exact = value("expected", None)
+    if compare not in ("equal", "truth") or (compare == "truth" and not isinstance(expected, bool)):
+        row.fail(f"{place}.compare", "'equal', or 'truth' with an expected value of true or false")
+    if entry is not None and not isinstance(entry, str):
+        row.fail(f"{place}.entry_point", f"a string is expected, not {kind_of(entry)}")
+    for name in ("abs", "rel"):
+        row.check(lambda name=name: check_tolerance(item.get(name), f"{place}.{name}"))  # type: ignore[misc]
+    return TestCase(
+        args=tuple(args),
+        kwargs=kwargs,
+        expected=expected,
+        entry_point=entry,
+        abs=item.get("abs"),
+        rel=item.get("rel"),
+        exact_types=exact,
+        compare="truth" if compare == "truth" else "equal",
+    )
+
+
+def _checker(row: Row, mode: str) -> CheckerSpec:
+    default = "tokens" if mode == "stdio" else "value"
+    given = row.data.get("checker")
+    if given is None:
+        return CheckerSpec(kind=default)  # type: ignore[arg-type]
+    if isinstance(given, str):
+        given = {"kind": given}
+    if not isinstance(given, dict):
+        row.fail("checker", f"an object is expected, not {kind_of(given)}")
+    inner = Row(given, f"{row.where}: field 'checker'")
+    inner.names(CHECKER_KEYS, strict=True)
+    kind = inner.text("kind", default) or default
+    kind = _KINDS.get(kind, kind)
+    if mode != "stdio" and kind in ("numbers", "value"):
+        kind = "value"
+    elif mode != "stdio" and kind != "program":
+        row.fail("checker.kind", f"{kind!r} compares printed text; mode {mode} takes 'value' or 'float'")
+    elif mode == "stdio" and kind == "value":
+        row.fail("checker.kind", "'value' compares function results, not printed text")
+    program = None
+    if kind == "program":
+        needs = inner.first("needs") or ()
+        program = CheckerProgram(
+            source=inner.need("source"),
+            language=language_of(inner),
+            protocol=inner.text("protocol"),
+            extra_files=_files(inner, "extra_files"),
+            needs=(needs,) if isinstance(needs, str) else tuple(map(str, needs)),
+        )
+    cased = not row.flag("default_validator_is_case_insensitive", False)
+    return inner.check(
+        lambda: CheckerSpec(
+            kind=kind,  # type: ignore[arg-type]
+            abs=given.get("abs"),
+            rel=given.get("rel"),
+            case_sensitive=inner.flag("case_sensitive", cased),
+            only_if_expected_is_float=inner.flag("only_if_expected_is_float", False),
+            program=program,
+        )
+    )
+
+
+def _files(row: Row, name: str) -> dict[str, str | bytes]:
+    files = row.mapping(name)
+    for path, text in files.items():
+        _path(row, name, path)
+        if not isinstance(text, str | bytes):
+            row.fail(f"{name}[{path!r}]", f"a string is expected, not {kind_of(text)}")
+    return files
+
+
+def _path(row: Row, name: str, path: str) -> str:
+    if "\0" in path or len(path) > 1024 or any(part in ("", ".", "..") for part in path.split("/")):
+        row.fail(name, f"{path!r} is not a plain relative path")
+    return path

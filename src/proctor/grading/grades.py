@@ -1,0 +1,132 @@
+"""What grading gives back: a Grade for a completion, a CaseGrade for each of its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.core.limits import Limits
+from proctor.core.outcome import Outcome
+from proctor.core.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseGrade:
+    """One case, one call of a function, or one named test.
+
+    Attributes:
+        verdict: the Outcome judged.
+        detail: why it is not accepted: printable ASCII, a few hundred
+            characters. It may quote the expected answer, so it must never
+            reach a program.
+        name: the test's name in unit tests, else empty.
+        outcome: what was observed. Calls and tests of one process share one,
+            and with it the process's times and memory; ``result`` is left out.
+        shared: how many cases share that Outcome.
+    """
+
+    verdict: Verdict
+    detail: str = ""
+    name: str = ""
+    outcome: Outcome = field(default_factory=Outcome, repr=False)
+    shared: int = 1
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU milliseconds of the process tree; an even share where several cases had one process."""
+        return round(self.outcome.cpu_s * 1000 / self.shared, 3)
+
+    @property
+    def wall_ms(self) -> float:
+        """Milliseconds from start to end; an even share where several cases had one process."""
+        return round(self.outcome.wall_s * 1000 / self.shared, 3)
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Highest memory of the process tree in MiB, None where this host cannot tell."""
+        peak = self.outcome.peak_memory_bytes
+        return None if peak is None else round(peak / (1 << 20), 2)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; every string is printable ASCII or escaped."""
+        row: dict[str, Any] = {
+            "verdict": str(self.verdict),
+            "cpu_ms": self.cpu_ms,
+            "wall_ms": self.wall_ms,
+            "memory_mib": self.memory_mib,
+        }
+        if self.name:
+            row["name"] = printable(self.name)
+        if self.detail:
+            row["detail"] = printable(self.detail)
+        out = self.outcome
+        told = {"exit_code": out.exit_code, "signal": out.signal, "ended_by": out.ended_by and str(out.ended_by)}
+        return row | {key: value for key, value in told.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    """One completion, graded.
+
+    Attributes:
+        problem_id, index: which problem, and the completion's place in the batch.
+        reward: a finite number from the reward policy, or None: this host
+            failed and nothing is known. Never 0 for a fault of ours.
+        verdict: accepted when every case is, otherwise that of the first case
+            that is not; infrastructure_error wins over all.
+        cases: in the problem's order; empty for ``no_code``.
+        program_sha256: of the program's source as it ran, None for ``no_code``.
+        claimed: the tests ran in the program's own process, so the verdict is
+            the program's claim.
+        error: what failed on this host, where something did.
+        limits: the bounds that each case had.
+    """
+
+    problem_id: str
+    index: int = 0
+    reward: float | None = None
+    verdict: Verdict
+    cases: tuple[CaseGrade, ...] = ()
+    program_sha256: str | None = None
+    claimed: bool = False
+    error: str | None = None
+    limits: Limits = field(default_factory=Limits, repr=False)
+
+    @property
+    def accepted(self) -> bool:
+        """Every case was accepted."""
+        return self.verdict is Verdict.ACCEPTED
+
+    def __iter__(self) -> Iterator[CaseGrade]:
+        return iter(self.cases)
+
+    def to_json(self) -> dict[str, Any]:
+        """The line of a results file, as plain JSON data."""
+        row: dict[str, Any] = {
+            "problem_id": printable(self.problem_id),
+            "index": self.index,
+            "reward": self.reward,
+            "verdict": str(self.verdict),
+            "claimed": self.claimed,
+            "cases": [case.to_json() for case in self.cases],
+            "program_sha256": self.program_sha256,
+        }
+        if self.error:
+            row["error"] = printable(self.error)
+        return row
+
+
+def overall(cases: tuple[CaseGrade, ...]) -> Verdict:
+    """The verdict of a whole program; no case at all is an infrastructure error, for nothing was seen."""
+    verdicts = [case.verdict for case in cases]
+    if not verdicts or Verdict.INFRASTRUCTURE_ERROR in verdicts:
+        return Verdict.INFRASTRUCTURE_ERROR
+    return next((verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED), Verdict.ACCEPTED)
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters, lone surrogates and direction marks escaped; letters of any script stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

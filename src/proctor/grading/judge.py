@@ -1,0 +1,206 @@
+"""Turn Outcomes into CaseGrades. Nothing here runs anything of a program's.
+
+How a process ended comes before what it wrote: an output that is right does
+not save a program that crashed, met a limit or left with a status other
+than 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import signal as signals
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proctor.core.outcome import EndedBy, Outcome
+from proctor.core.verdict import Verdict
+from proctor.grading import pysource
+from proctor.grading.checkers import AnyChecker, CheckerError, check, excerpt
+from proctor.grading.grades import CaseGrade
+from proctor.grading.problem import TestCase
+from proctor.grading.values import Tolerance, same_truth, same_value
+from proctor.guest.protocol import CallResult, parse_test_report
+
+KEPT = 64 << 10  # bytes of each stream that stay in a grade once it was judged
+SIGSYS = 31  # how the system call filter ends a program
+
+_LIMITS = {
+    EndedBy.CPU: (Verdict.TIME_LIMIT, "used more CPU time than allowed"),
+    EndedBy.WALL: (Verdict.TIME_LIMIT, "took longer than allowed"),
+    EndedBy.MEMORY: (Verdict.MEMORY_LIMIT, "used more memory than allowed"),
+    EndedBy.OUTPUT: (Verdict.OUTPUT_LIMIT, "wrote more than allowed"),
+    EndedBy.CANCELLED: (Verdict.INFRASTRUCTURE_ERROR, "cancelled"),
+}
+_LAST_LINE = re.compile(rb"[^\r\n]{1,400}[\r\n]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process ended, where that alone decides."""
+
+    verdict: Verdict
+    detail: str
+
+
+def ending(outcome: Outcome) -> Ending | None:
+    """What the way it ended says about it; None: it left with status 0, so look at its answer."""
+    if outcome.error is not None:
+        return Ending(Verdict.INFRASTRUCTURE_ERROR, outcome.error)
+    if outcome.compile_failed:
+        return Ending(Verdict.COMPILE_ERROR, _said(outcome) or "the compiler failed")
+    if outcome.ended_by is not None:
+        return Ending(*_LIMITS[outcome.ended_by])
+    if outcome.signal == SIGSYS:
+        return Ending(Verdict.POLICY_VIOLATION, "made a system call that is not allowed")
+    if outcome.signal is not None:
+        return Ending(Verdict.RUNTIME_ERROR, f"ended by {signal_name(outcome.signal)}")
+    if outcome.exit_code is None:
+        return Ending(Verdict.INFRASTRUCTURE_ERROR, "the outcome tells neither status nor signal")
+    if outcome.exit_code != 0:
+        said = _said(outcome)
+        return Ending(Verdict.RUNTIME_ERROR, f"exit status {outcome.exit_code}" + (f": {said}" if said else ""))
+    return None
+
+
+def signal_name(number: int) -> str:
+    """Such as ``SIGSEGV``; numbers without a name stay numbers."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _said(outcome: Outcome) -> str:
+    """The last line of standard error, escaped; for a compiler the first that names an error."""
+    text = outcome.stderr[-4096:]
+    if outcome.compile_failed:
+        text = next((row for row in outcome.stderr[:65536].splitlines() if b"error" in row), text)
+    last = _LAST_LINE.search(text)
+    return excerpt(last.group().strip(), 160) if last else ""
+
+
+def trimmed(outcome: Outcome) -> Outcome:
+    """The Outcome as a grade keeps it: no result stream, and of a large output the start."""
+    if len(outcome.stdout) > KEPT:
+        outcome = replace(outcome, stdout=outcome.stdout[:KEPT], stdout_truncated=True)
+    if len(outcome.stderr) > KEPT:
+        outcome = replace(outcome, stderr=outcome.stderr[:KEPT], stderr_truncated=True)
+    return replace(outcome, result=b"") if outcome.result else outcome
+
+
+def ended(outcome: Outcome, end: Ending, shared: int = 1, name: str = "") -> CaseGrade:
+    """The grade of a case that is decided by how its process ended."""
+    return CaseGrade(verdict=end.verdict, detail=end.detail, name=name, outcome=trimmed(outcome), shared=shared)
+
+
+def failed(error: str, count: int) -> tuple[CaseGrade, ...]:
+    """Grades of cases about which nothing is known."""
+    outcome = Outcome(error=error)
+    return (CaseGrade(verdict=Verdict.INFRASTRUCTURE_ERROR, detail=error, outcome=outcome),) * max(count, 1)
+
+
+def judge_stdio(outcome: Outcome, case: TestCase, checker: AnyChecker) -> CaseGrade:
+    """One input: its process's end, then its output by the checker."""
+    if end := ending(outcome):
+        return ended(outcome, end)
+    if outcome.stdout_truncated:
+        # What was cut off might be wrong; a prefix must never pass.
+        return ended(outcome, Ending(Verdict.OUTPUT_LIMIT, "wrote more than is kept to be judged"))
+    try:
+        result = check(checker, outcome.stdout, case.expected, case.stdin)
+    except CheckerError as exc:
+        outcome = replace(outcome, error=str(exc))
+        return ended(outcome, Ending(Verdict.INFRASTRUCTURE_ERROR, str(exc)))
+    verdict = Verdict.ACCEPTED if result.ok else Verdict.WRONG_ANSWER
+    return CaseGrade(verdict=verdict, detail=result.detail, outcome=trimmed(outcome))
+
+
+def judge_call(result: CallResult, case: TestCase, tolerance: Tolerance, outcome: Outcome, shared: int) -> CaseGrade:
+    """One call that came back: what it raised, or its value against the expected one."""
+    if result.error is not None:
+        message = excerpt(f"{result.error}: {result.message}".encode("utf-8", "surrogatepass"), 200)
+        return CaseGrade(verdict=Verdict.RUNTIME_ERROR, detail=message, outcome=outcome, shared=shared)
+    if case.compare == "truth":
+        found = same_truth(result.value, bool(case.expected))
+    else:
+        if case.abs is not None or case.rel is not None:
+            tolerance = Tolerance(case.abs or 0.0, case.rel or 0.0)
+        found = same_value(result.value, case.expected, tolerance=tolerance, exact_types=case.exact_types)
+    verdict = Verdict.ACCEPTED if found.ok else Verdict.WRONG_ANSWER
+    return CaseGrade(verdict=verdict, detail=found.detail, outcome=outcome, shared=shared)
+
+
+def judge_tests(outcome: Outcome, nonce: str, wanted: Sequence[str]) -> tuple[CaseGrade, ...]:
+    """The named tests of one run; what was not reported did not pass.
+
+    Args:
+        outcome: of the harness's process.
+        nonce: what the end of the report must repeat.
+        wanted: tests that the source defines, by their own names.
+    """
+    end = ending(outcome)
+    if end and not end.verdict.is_score:
+        return (ended(outcome, end),)
+    report = parse_test_report(outcome.result, nonce)
+    if report is None:
+        names = tuple(wanted) or ("",)
+        end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")
+        return tuple(ended(outcome, end, len(names), name) for name in names)
+    seen = {part for name in report.tests for part in (name, re.split(r"[.:]+", name)[-1])}
+    missing = [name for name in wanted if name not in seen and name.rpartition(".")[2] not in seen]
+    total = len(report.tests) + len(missing)
+    kept = trimmed(outcome)
+    grades = []
+    for name, passed in report.tests.items():
+        if passed and end is None:
+            grades.append(CaseGrade(verdict=Verdict.ACCEPTED, name=name, outcome=kept, shared=total))
+        elif passed and end is not None:
+            grades.append(ended(outcome, end, total, name))
+        else:
+            detail = excerpt(report.messages.get(name, "").encode("utf-8", "surrogatepass"), 200)
+            grades.append(CaseGrade(verdict=Verdict.WRONG_ANSWER, detail=detail, name=name, outcome=kept, shared=total))
+    grades += [ended(outcome, Ending(Verdict.WRONG_ANSWER, "the test did not run"), total, name) for name in missing]
+    return tuple(grades) or (ended(outcome, end or Ending(Verdict.WRONG_ANSWER, "no test ran")),)
+
+
+def judge_exit(outcome: Outcome) -> CaseGrade:
+    """A test program in another language: status 0 passed; another status, or abort(), is a test that failed."""
+    end = ending(outcome)
+    if end is None:
+        return CaseGrade(verdict=Verdict.ACCEPTED, outcome=trimmed(outcome))
+    if end.verdict is Verdict.RUNTIME_ERROR and outcome.signal in (None, signals.SIGABRT):
+        end = Ending(Verdict.WRONG_ANSWER, f"the tests failed: {end.detail}")
+    return ended(outcome, end)
+
+
+def test_names(source: str) -> tuple[str, ...]:
+    """Tests that Python test source plainly defines: module-level ``test_*`` functions and TestCase methods.
+
+    Only what a reader would be sure of: nothing under an ``if``, nothing
+    decorated or with parameters, no class whose bases are not written as TestCase.
+    """
+    tree = pysource.parse(source)
+    names = []
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _is_plain(node):
+            names.append(node.name)
+        elif isinstance(node, ast.ClassDef) and not node.decorator_list and _is_test_case(node):
+            names += [
+                f"{node.name}.{item.name}"
+                for item in node.body
+                if isinstance(item, ast.FunctionDef) and item.name.startswith("test") and not item.decorator_list
+            ]
+    return tuple(dict.fromkeys(names))
+
+
+def _is_plain(node: ast.FunctionDef) -> bool:
+    args = node.args
+    return not (node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs)
+
+
+def _is_test_case(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base) in ("TestCase", "unittest.TestCase") for base in node.bases)
+
+
+test_names.__test__ = False  # type: ignore[attr-defined]  # not a pytest test

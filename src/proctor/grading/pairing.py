@@ -1,0 +1,103 @@
+"""Pair completions with their problems, in any of the forms that trainers hand them over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.core.errors import InputError
+from proctor.grading.problem import Problem
+
+Completion = Any
+"""A string; a chat (list of messages); an object or dict with ``text`` or ``completion`` and perhaps ``problem_id``."""
+Problems = Problem | Sequence[Problem] | Mapping[str, Problem]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One completion and its problem.
+
+    Attributes:
+        text: as the policy wrote it.
+        problem: what it answers.
+        language: what it is written in.
+        extra_files: relative path -> content that it brings along.
+    """
+
+    text: str
+    problem: Problem
+    language: str
+    extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
+
+
+def pair_up(completions: Iterable[Completion], problems: Problems) -> list[Item]:
+    """An Item for each completion.
+
+    Raises:
+        InputError: an unknown or missing ``problem_id``, lists of different
+            lengths, or a completion without a text.
+    """
+    if isinstance(completions, str | bytes | Mapping):
+        raise InputError("give a list of completions, not one", field="completions")
+    rows = list(completions)
+    if isinstance(problems, Problem):
+        return [_item(row, problems, index) for index, row in enumerate(rows)]
+    by_id: Mapping[str, Problem]
+    if isinstance(problems, Mapping):
+        by_id, aligned = problems, None
+    else:
+        aligned = list(problems)
+        by_id = {problem.id: problem for problem in aligned}
+    pairs = []
+    for index, row in enumerate(rows):
+        name = row.get("problem_id") if isinstance(row, Mapping) else getattr(row, "problem_id", None)
+        if name is not None and aligned and len(aligned) == len(rows) and aligned[index].id == name:
+            problem = aligned[index]
+        elif name is not None and name in by_id:
+            problem = by_id[name]
+        elif name is not None:
+            raise InputError(f"no problem has the id {name!r}", where=f"completions[{index}]", field="problem_id")
+        elif aligned is None:
+            raise InputError(
+                "missing, and the problems are a mapping", where=f"completions[{index}]", field="problem_id"
+            )
+        elif len(aligned) != len(rows):
+            message = f"{len(rows)} completions and {len(aligned)} problems; give one each, or completions with an id"
+            raise InputError(message, field="problems")
+        else:
+            problem = aligned[index]
+        pairs.append(_item(row, problem, index))
+    return pairs
+
+
+def _item(row: Completion, problem: Problem, index: int) -> Item:
+    def told(name: str, default: Any) -> Any:
+        value = row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+        return default if value is None else value
+
+    return Item(completion_text(row, index), problem, told("language", problem.language), told("extra_files", {}))
+
+
+def completion_text(row: Completion, index: int = 0) -> str:
+    """The text of a completion in any of the forms that trainers hand over; InputError where it is none of them."""
+    where = f"completions[{index}]"
+    if isinstance(row, Mapping) and ("completion" in row or "text" in row):
+        row = row["completion"] if "completion" in row else row["text"]
+    elif not isinstance(row, str | Sequence | Mapping):
+        row = getattr(row, "text", getattr(row, "completion", None))
+    if isinstance(row, str):
+        return row
+    if isinstance(row, Mapping) and "content" in row:
+        row = [row]
+    if isinstance(row, Sequence) and not isinstance(row, bytes) and all(isinstance(part, Mapping) for part in row):
+        messages = [part for part in row if part.get("role", "assistant") == "assistant"]
+        content = messages[-1].get("content") if messages else ""
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return content
+        if isinstance(content, Sequence):
+            texts = [part.get("text") for part in content if isinstance(part, Mapping)]
+            return "".join(text for text in texts if isinstance(text, str))
+    raise InputError("is no text, no chat and no object with a completion", where=where, field="completion")

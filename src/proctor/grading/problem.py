@@ -1,0 +1,203 @@
+"""What a problem is, once it was read: plain frozen data, whatever file it came from.
+
+Expected values live here, in the caller's process, and are never sent to
+where programs run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from proctor.core.errors import InputError
+
+Mode = Literal["stdio", "function", "unit_tests"]
+Compare = Literal["equal", "truth"]
+CheckerKind = Literal["exact", "lines", "tokens", "numbers", "unordered_lines", "unordered_tokens", "value", "program"]
+
+MODES: tuple[Mode, ...] = ("stdio", "function", "unit_tests")
+CHECKER_KINDS: tuple[CheckerKind, ...] = (
+    "exact",
+    "lines",
+    "tokens",
+    "numbers",
+    "unordered_lines",
+    "unordered_tokens",
+    "value",
+    "program",
+)
+DEFAULT_TIME_LIMIT_S = 10.0
+DEFAULT_MEMORY_LIMIT_MIB = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckerProgram:
+    """A special judge: a program that says accept by its exit status.
+
+    Attributes:
+        source: its text, in ``language``.
+        protocol: how it is called, in words; kept as the file has it.
+        extra_files: name -> text of files that lie beside it.
+        needs: files that it includes and that the problem file does not carry.
+    """
+
+    source: str
+    language: str = "python"
+    protocol: str | None = None
+    extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckerSpec:
+    """How an answer is compared with the expected one.
+
+    Attributes:
+        kind: ``exact``, ``lines``, ``tokens``, ``numbers``,
+            ``unordered_lines``, ``unordered_tokens`` for printed text; ``value`` for function
+            results; ``program`` for a special judge (loaded, but not
+            gradable unless the caller names another checker).
+        abs, rel: tolerances of numbers; None: none. A case's own win.
+        case_sensitive: False: letters compare without their case.
+        only_if_expected_is_float: compare for equality first, and use the
+            tolerance only where the expected value is a float or a list or
+            tuple of floats (evalplus' rule).
+        program: the special judge of kind ``program``.
+    """
+
+    kind: CheckerKind = "tokens"
+    abs: float | None = None
+    rel: float | None = None
+    case_sensitive: bool = True
+    only_if_expected_is_float: bool = False
+    program: CheckerProgram | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in CHECKER_KINDS:
+            raise InputError(f"{self.kind!r} is not one of {', '.join(CHECKER_KINDS)}", field="checker.kind")
+        for name, value in (("abs", self.abs), ("rel", self.rel)):
+            check_tolerance(value, f"checker.{name}")
+        if (self.kind == "program") != (self.program is not None):
+            raise InputError("kind 'program' and a program's source go together", field="checker.program")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestCase:
+    """One input with the answer that is expected for it.
+
+    Attributes:
+        stdin: for mode ``stdio``: the bytes on standard input, as they are.
+        args, kwargs: for mode ``function``: the call's arguments.
+        expected: bytes for ``stdio``; any plain value for ``function``.
+        entry_point: the function to call, where it is not the problem's.
+        abs, rel: tolerances that replace the checker's; None: the checker's.
+        exact_types: ``expected`` was written as a Python literal, so a list
+            is not a tuple; False: it came from JSON, which has no tuples.
+        compare: ``equal``: the result equals ``expected``; ``truth``: its
+            truth value is ``expected`` (a bool), as in ``assert f(x)``.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    stdin: bytes = b""
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    expected: Any = b""
+    entry_point: str | None = None
+    abs: float | None = None
+    rel: float | None = None
+    exact_types: bool = False
+    compare: Compare = "equal"
+
+
+CaseSpec = TestCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One task: how a program is run, and what is expected of it.
+
+    Attributes:
+        id: unique within a file.
+        mode: ``stdio`` (text in, text out), ``function`` (calls by data) or
+            ``unit_tests`` (test source run with the program).
+        language: canonical name of the language of solutions.
+        cases: for ``stdio`` and ``function``, at least one.
+        entry_point: ``f``, ``Solution.method`` or ``mod.f``.
+        solution_class: a method of this class serves as ``entry_point`` too,
+            where a program defines no such function (LeetCode style).
+        test_code: source of the tests, for ``unit_tests``.
+        checker: how answers compare.
+        preamble: source put before every solution; the problem's own.
+        prompt: source that a completion which is only a function's body
+            continues; None where there is none.
+        time_limit_s: CPU seconds a case. memory_limit_mib: MiB a case.
+        module: file name of the solution.
+        test_module: file name of the tests, where they are a module of
+            their own.
+        appended: the tests run in the solution's own namespace.
+        extra_files: relative path -> content beside the solution.
+        reference_solution: a right answer, if the file has one.
+        reference_files: relative path -> content that the reference needs.
+        source: file and line where it was read.
+        notes: warnings about the data, such as duplicate cases.
+        metadata: whatever else the row holds, untouched.
+    """
+
+    id: str
+    mode: Mode
+    language: str = "python"
+    cases: tuple[TestCase, ...] = ()
+    entry_point: str | None = None
+    solution_class: str | None = None
+    test_code: str | None = None
+    checker: CheckerSpec = field(default_factory=CheckerSpec)
+    preamble: str = ""
+    prompt: str | None = None
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    memory_limit_mib: int = DEFAULT_MEMORY_LIMIT_MIB
+    module: str = "solution.py"
+    test_module: str | None = None
+    appended: bool = True
+    extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
+    reference_solution: str | None = None
+    reference_files: Mapping[str, str | bytes] = field(default_factory=dict)
+    source: str = ""
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise InputError(f"{self.id!r} is not a non-empty string", field="id")
+        if self.mode not in MODES:
+            raise InputError(f"{self.mode!r} is not one of {', '.join(MODES)}", field="mode")
+        check_number(self.time_limit_s, "time_limit_s", 0.01, 86_400)
+        check_number(self.memory_limit_mib, "memory_limit_mib", 16, 1 << 20)
+        if self.mode == "unit_tests":
+            if not self.test_code:
+                raise InputError("mode unit_tests needs the tests' source", field="test_code")
+            return
+        if not self.cases:
+            raise InputError(f"mode {self.mode} needs at least one case", field="cases")
+        for position, case in enumerate(self.cases):
+            if self.mode == "function" and not (case.entry_point or self.entry_point):
+                raise InputError("mode function needs the name of the function to call", field="entry_point")
+            if self.mode == "stdio" and not (isinstance(case.stdin, bytes) and isinstance(case.expected, bytes)):
+                raise InputError("stdin and expected are bytes in mode stdio", field=f"cases[{position}]")
+
+
+def check_number(value: object, name: str, low: float, high: float) -> None:
+    """Raise InputError unless value is a finite int or float (no bool) from low to high."""
+    bad = isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high
+    if bad:
+        raise InputError(f"{value!r} is not a number from {low} to {high}", field=name)
+
+
+def check_tolerance(value: object, name: str) -> None:
+    """Raise InputError unless value is None or a finite number that is not negative."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise InputError(f"{value!r} is not a finite number of at least 0", field=name)

@@ -1,0 +1,309 @@
+"""The agent: the supervisor of one slot, and how it makes the zygote.
+
+Theory of operation. The engine starts one agent per slot, as a fresh process
+and never as a fork of the trainer, which may hold a GPU, threads and answers.
+
+    engine --(control: frames)--> zygote --fork--> jail --fork--> case
+       \\--(lifeline)--> agent (supervisor)
+
+The supervisor makes the slot's control group, forks the zygote behind its
+walls, and then only waits: for the end of the zygote, or of the engine, which
+it sees by its process descriptor and by the lifeline. Then it kills the
+zygote, which is pid 1 of its namespace, so that everything inside dies with
+it, and removes the control group. The zygote dies with the supervisor.
+
+As root the identity inside is one that nobody has outside. As an ordinary user
+it is that user, in a user namespace. Without namespaces, and only when that
+was asked for, the walls are Landlock, the system call filter and limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from typing import Any
+
+from . import cgroups, jail, landlock, linux, protocol, root, seccomp, tree, zygote
+from . import finish as _finish
+from .jail import Slot
+
+CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
+finish = _finish.finish
+
+
+def main(folder: str) -> types.ModuleType:
+    """Run as the supervisor; returns only in a case's process, with its ``__main__``."""
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    fix_layout()
+    os.environ.clear()
+    os.environ.update(config["env"])
+    lift_limits()
+    paths = cgroups.create(config["name"]) if config["cgroup"] else []
+    group = cgroups.Group(paths)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    reasons = []
+    status = 1
+    try:
+        for level in config["levels"]:
+            if level == "degraded" and os.geteuid() == 0 and not public(sys.executable):
+                other = config["public_python"]
+                if other and public(other):
+                    cgroups.remove(paths)
+                    os.execv(other, [other, sys.argv[0], json.dumps(config | {"levels": [level]})])
+                reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
+                continue
+            pid, reason = start(config, level, group, folder)
+            if pid == 0:
+                return _program.pop()
+            if pid > 0:
+                status = supervise(config, pid)
+                break
+            reasons.append(f"{level}: {reason}")
+        else:
+            jail.write_all(config["control"], protocol.pack(protocol.FAULT, {"message": "; ".join(reasons), "isolation": True}))
+    except BrokenPipeError:
+        pass  # the host went away; what is left is to tidy up
+    clear(paths, config["box"])
+    os._exit(status)
+
+
+_program: list[types.ModuleType] = []  # set once, in a case's process
+
+
+def fix_layout() -> None:
+    """Same addresses in every run: start again without address space randomisation, where allowed."""
+    try:
+        persona = linux.personality(0xFFFFFFFF)
+        if not persona & linux.ADDR_NO_RANDOMIZE:
+            linux.personality(persona | linux.ADDR_NO_RANDOMIZE)
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    except OSError:
+        pass  # a filter around us forbids it: layouts then differ from slot to slot
+
+
+def public(path: str) -> bool:
+    """Any user may run the file at ``path``."""
+    if not os.stat(path).st_mode & 0o001:
+        return False
+    while path != "/":
+        path = os.path.dirname(path)
+        if not os.stat(path).st_mode & 0o001:
+            return False
+    return True
+
+
+def lift_limits() -> None:
+    """Undo limits inherited from the trainer's shell, as far as the hard ones let us."""
+    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK):
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (hard, hard))
+
+
+def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str) -> tuple[int, str]:
+    """Make a zygote; ``(pid, "")``, ``(-1, why not)``, or ``(0, "")`` in a case's process."""
+    if level == "degraded":
+        os.mkdir(config["box"], 0o711)
+    news_read, news = os.pipe2(os.O_CLOEXEC)
+    go, go_write = os.pipe2(os.O_CLOEXEC)
+    supervisor = os.getpid()
+    maker = os.fork()
+    if maker == 0:
+        os.close(news_read)
+        os.close(go_write)
+        os.close(config["lifeline"])
+        try:
+            group.join()
+            pid = walls(config, level, news, go)
+            if pid:
+                os.write(news, b"P%d" % pid)
+                os._exit(0)
+            os.close(go)
+            _program.append(serve(config, level, group, folder, news, supervisor))
+            return 0, ""
+        except BaseException as exc:
+            try:
+                os.write(news, f"E{type(exc).__name__}: {exc}".encode()[:500])
+            finally:
+                os._exit(jail.FAILED)
+    os.close(news)
+    os.close(go)
+    word = os.read(news_read, 500)
+    if word == b"M":
+        identity = config["uid"]
+        try:
+            for name in ("uid_map", "gid_map"):
+                with open(f"/proc/{maker}/{name}", "w") as file:
+                    file.write(f"0 {identity} 1\n{CASE_UID} {identity + 1} 1\n")
+            os.write(go_write, b"k")
+        except OSError as exc:
+            os.write(go_write, f"E{exc}".encode())
+        word = os.read(news_read, 500)
+    os.close(go_write)
+    if level != "degraded" or word[:1] == b"E":
+        os.waitpid(maker, 0)
+    for fd in (news_read,):
+        os.close(fd)
+    if word[:1] == b"P":
+        return int(word[1:]), ""
+    return -1, word[1:].decode("utf-8", "replace") or "it ended without a word"
+
+
+def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
+    """Build what surrounds the zygote; returns 0 in the zygote, its pid in the process that made it."""
+    if level == "degraded":
+        pid = os.fork()
+        return pid
+    inner = linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS | linux.NEWCGROUP | linux.NEWPID
+    if os.geteuid() == 0:
+        linux.unshare(linux.NEWNS)
+        root.build(config["root"], own_proc=True)
+        try:
+            linux.unshare(linux.NEWUSER)
+        except OSError:
+            config["host_identity"] = True  # forbidden here: the case still drops to an identity of its own
+        else:
+            os.write(news, b"M")
+            word = os.read(go, 500)
+            if word != b"k":
+                raise OSError(1, f"cannot map identities: {word[1:].decode()}")
+            os.setresgid(0, 0, 0)
+            os.setgroups([])
+            os.setresuid(0, 0, 0)
+    else:
+        uid, gid = os.geteuid(), os.getegid()
+        linux.unshare(linux.NEWUSER | linux.NEWNS)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{CASE_UID} {uid} 1"), ("gid_map", f"{CASE_UID} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+        root.build(config["root"], own_proc=False)
+    linux.unshare(inner)
+    return os.fork()
+
+
+def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, supervisor: int) -> types.ModuleType:
+    """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    inside = level == "jail"
+    alone = os.geteuid() not in (0,)
+    if inside:
+        linux.set_hostname("proctor")
+        proc = root.mount_proc()
+        os.chdir("/workspace")
+    else:
+        proc = True
+        if landlock.abi() < 1:
+            raise OSError(38, "no namespaces and no Landlock: nothing would hide the host's files")
+    linux.drop_bounding_set()
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    uid = None if alone else (config["uid"] + 1 if config.get("host_identity") or not inside else CASE_UID)
+    if not alone:
+        linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
+    features = {
+        "level": level,
+        "root": not alone,
+        "user_namespace": inside and not config.get("host_identity", False),
+        "namespaces": inside,
+        "memory": group.memory,
+        "cpu": group.cpu,
+        "pids": group.pids,
+        "landlock": landlock.abi(),
+        "proc": proc,
+        "fixed_layout": bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
+        "python": sys.version.split()[0],
+        "own_pids": 2,  # the zygote and the jail
+        "own_processes": 2 if inside else own_threads() + 256,
+    }
+    zygote.preload(config["preload"])
+    hidden = [place for place, entries in config["root"]["covers"].items() if not entries]
+    slot = Slot(
+        control=jail.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
+        seccomp=seccomp.build(network=inside, hide_attributes=not inside), landlock_abi=landlock.abi(),
+        readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
+        preloaded=zygote.modules_now(), features=features,
+    )  # fmt: skip
+    jail.write_all(slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)}))
+    os.close(news)
+    if not inside:
+        os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
+    zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, hidden)
+    zygote.settle()
+    run = zygote.loop(slot)
+    return zygote.into_case(run, slot)
+
+
+def own_threads() -> int:
+    """Threads of this user on the host, which its process limit counts too where nothing separates them."""
+    count, uid = 0, os.getuid()
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
+                count += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return count
+
+
+def supervise(config: dict[str, Any], pid: int) -> int:
+    """Wait for the zygote's or the host's end, then see that nothing of the slot is left."""
+    os.close(config["control"])
+    null = os.open(os.devnull, os.O_RDWR)
+    poller = select.poll()
+    poller.register(config["lifeline"], select.POLLHUP)
+    try:
+        poller.register(os.pidfd_open(config["parent"]), select.POLLIN)
+    except OSError:
+        pass  # no process descriptors here: the lifeline alone has to do
+    try:
+        poller.register(os.pidfd_open(pid), select.POLLIN)
+        timeout = None
+    except OSError:
+        timeout = 200
+    os.dup2(null, 0)
+    while True:
+        ready = poller.poll(timeout)
+        done, _ = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        if ready:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            break
+    return 0
+
+
+def clear(paths: list[str], box: str) -> None:
+    """Kill what came loose (only possible without namespaces), then remove groups and directory."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        for pid in cgroups.members(paths) + own_children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            if cgroups.remove(paths):
+                break
+        time.sleep(0.005)
+    try:
+        tree.remove(os.fsencode(box))
+    except OSError:
+        pass  # the engine sweeps what is left when it next starts
+
+
+def own_children() -> list[int]:
+    """Children of this process, orphans of the slot among them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []

@@ -1,0 +1,118 @@
+"""What a case's process does between fork and the program's first instruction.
+
+Everything that holds a program is switched on here, in this order, after the
+last of our own file accesses and before any of its code: session, streams,
+limits, identity, capabilities, Landlock, descriptors, system call filter.
+A step that fails ends the process with ``SETUP_FAILED`` and a note on the
+result channel; the jail reports it as its own fault, never as the program's.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from . import linux
+
+RESULT_FD = 3
+
+
+@dataclass(slots=True)
+class Setup:
+    """All that the child needs, made ready before the fork."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    result: int
+    cwd: str
+    rlimits: list[tuple[int, int, int]]
+    uid: int | None  # None: this user is the only one there is, so it stays
+    landlock: int | None
+    seccomp: bytes | None
+    mark: int  # its closing tells the jail that the program's own code begins
+
+
+def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes: int) -> list[tuple[int, int, int]]:
+    """Resource limits, each as (which, soft, hard).
+
+    They back up what the jail watches from outside. No address-space limit:
+    numpy fails to import under one on a host of many cores. Where no group
+    bounds memory, private writable memory is bounded far above the watched limit.
+    """
+    size = max(limits["workspace"], limits["output"]) + 1
+    rows = [
+        (resource.RLIMIT_CORE, 1, 1),  # 1, not 0: a core handler of the host is not even started
+        (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
+        (resource.RLIMIT_FSIZE, size, size),
+        (resource.RLIMIT_NOFILE, limits["files"], limits["files"]),
+        (resource.RLIMIT_NPROC, processes, processes),
+        (resource.RLIMIT_STACK, limits["stack"], limits["stack"]),
+        (resource.RLIMIT_MEMLOCK, 0, 0),
+        (resource.RLIMIT_MSGQUEUE, 0, 0),
+        (resource.RLIMIT_RTPRIO, 0, 0),
+        (resource.RLIMIT_NICE, 0, 0),
+    ]
+    if not group_memory:
+        backstop = 4 * limits["memory"] + (1 << 30)
+        rows.append((resource.RLIMIT_DATA, backstop, backstop))
+    return rows
+
+
+def enter(setup: Setup) -> None:
+    """Turn this freshly forked process into the program's; see the module's text."""
+    os.setsid()
+    os.dup2(setup.stdin, 0)
+    os.dup2(setup.stdout, 1)
+    os.dup2(setup.stderr, 2)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass  # no proc here: the kernel then takes the largest, which is the program as well
+    os.chdir(setup.cwd)
+    os.umask(0o022)
+    for which, soft, hard in setup.rlimits:
+        limit = resource.getrlimit(which)[1]
+        if limit != resource.RLIM_INFINITY:
+            hard = min(hard, limit)
+        resource.setrlimit(which, (min(soft, hard), hard))
+    os.setpriority(os.PRIO_PROCESS, 0, 0) if os.getpriority(os.PRIO_PROCESS, 0) < 0 else None
+    if setup.uid is not None:
+        try:
+            os.setgroups([])
+        except PermissionError:
+            pass  # denied in this user namespace, where no further group is mapped anyway
+        os.setresgid(setup.uid, setup.uid, setup.uid)
+        os.setresuid(setup.uid, setup.uid, setup.uid)
+    linux.drop_capabilities()
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # its own /proc/self is readable, as in a fresh process
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if setup.landlock is not None:
+        linux.landlock_restrict(setup.landlock)
+    mark = 4
+    os.dup2(setup.result, RESULT_FD) if setup.result >= 0 else None
+    os.dup2(setup.mark, mark) if setup.mark != mark else None
+    linux.close_range(5)
+    if setup.seccomp is not None:
+        linux.seccomp_load(setup.seccomp)
+    os.write(mark, b"1")
+    os.close(mark)
+    if setup.result < 0:
+        os.close(RESULT_FD)
+
+
+def execute(argv: list[str], env: dict[str, str], path: str | None) -> None:
+    """Replace this process by a command; 127 and a message where that fails, as a shell does."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores both; a fresh process does not
+    try:
+        if path is not None:
+            os.execve(path, argv, env)
+        os.execvpe(argv[0], argv, env)
+    except OSError as exc:
+        os.write(2, f"{argv[0]}: {exc.strerror}\n".encode("utf-8", "surrogateescape"))
+        os._exit(126 if isinstance(exc, PermissionError) else 127)

@@ -1,0 +1,332 @@
+"""The jail: pid 1 of one job's PID namespace.
+
+Theory of operation. The zygote forks a jail before it knows the job, and never
+reads a job itself: so no later program finds an earlier one's text in its
+memory. The jail reads the JOB frame, then CASE frames one at a time, straight
+from the control stream, and answers each with an OUTCOME frame. It ends at END
+with DONE and status 0; the zygote forks the next. Any other end of it makes the
+zygote give up, and the engine replaces the whole agent.
+
+A case is one forked process. Its streams are memory files, so there is no pipe
+that could fill and nothing that must be pumped: a flood is seen by the file's
+size. When it ends, everything else in the PID namespace is killed and reaped,
+and the workspace is replaced by a new one: a case leaves nothing for the next.
+
+Without namespaces (a locked-down container) the jail is a subreaper, finds the
+processes to kill by their parents, and empties its directory by hand.
+"""
+
+from __future__ import annotations
+
+import _socket  # the C part alone: the full module costs every fork
+import fcntl
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import case, landlock, linux, protocol, root, tree, watch
+from .cgroups import Group
+
+FAILED = 70  # status of a jail that cannot go on; any status but 0 has the agent replaced
+_COLLECT_FILES = 4096
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a zygote hands to each of its jails."""
+
+    control: int
+    group: Group
+    namespaces: bool
+    box: str  # directory of the workspace where there is no mount namespace
+    uid: int | None
+    seccomp: bytes | None
+    landlock_abi: int
+    readable: list[str]
+    python: str
+    env: dict[str, str]
+    preloaded: frozenset[str]
+    features: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Run:
+    """How the child goes on after the walls are up; only ever seen in a case's process."""
+
+    source: str | None = None  # a script to run in this warm interpreter
+    argv: list[str] = field(default_factory=list)
+    request: bytes | None = None
+    cwd: str = "/workspace"
+
+
+class Jail:
+    """One job; ``serve`` returns a Run in the process of a case and never otherwise."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.cwd = "/workspace" if slot.namespaces else f"{slot.box}/workspace"
+        self.temp = "/tmp" if slot.namespaces else f"{slot.box}/tmp"
+        self.files: dict[str, tuple[bytes, bool]] = {}
+        self.used = False
+        self.rules = -1
+        self.broken = False
+
+    def serve(self) -> Run:
+        """Read one job and run its cases."""
+        self.prepare()
+        kind, header, body = self.read()
+        if kind != protocol.JOB:
+            self.fail(f"expected a job, got frame {kind}")
+        self.job = header
+        at = 0
+        for name, size in header["files"]:
+            self.files[name] = (body[at : at + size], False)
+            at += size
+        self.limits = header["limits"]
+        if header.get("compile"):
+            run = self.compile(header["compile"])
+            if run:
+                return run
+        while True:
+            kind, header, body = self.read()
+            if kind == protocol.END:
+                break
+            if self.broken:
+                continue  # it did not compile: the host knows what that means for its cases
+            if kind != protocol.CASE:
+                if kind == protocol.CANCEL:
+                    continue  # it came when its case was already over
+                self.fail(f"expected a case, got frame {kind}")
+            run = self.one(header, body[: header["stdin"]], body[header["stdin"] :] if header["request"] else None)
+            if run:
+                return run
+        self.clean()
+        self.send(protocol.DONE, {})
+        os._exit(0)
+
+    # ------------------------------------------------------------ set-up
+
+    def prepare(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        self.signals = high(linux.signalfd({signal.SIGCHLD}))
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        if self.slot.namespaces:
+            linux.unshare(linux.NEWNS)
+            self.slot.features["proc"] = root.mount_proc()
+        else:
+            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def workspace(self, limits: dict[str, Any]) -> None:
+        """A fresh workspace with the program's files in it, owned by the jail and read-only."""
+        uid = self.slot.uid
+        owner = os.getuid() if uid is None else uid
+        if self.slot.namespaces:
+            root.fresh_workspace(limits["workspace"], limits["inodes"] + len(self.files), owner, not self.used)
+        else:
+            for path, mode in ((self.cwd, 0o755), (self.temp, 0o700)):
+                if os.path.lexists(path):
+                    tree.remove(os.fsencode(path), keep=True)
+                else:
+                    os.mkdir(path)
+                os.chmod(path, mode)
+                os.chown(path, owner, -1)
+        self.used = True
+        folders: set[str] = set()
+        for name, (content, executable) in self.files.items():
+            parts = name.split("/")[:-1]
+            for depth in range(len(parts)):
+                folder = "/".join([self.cwd, *parts[: depth + 1]])
+                if folder not in folders:
+                    folders.add(folder)
+                    os.mkdir(folder)
+                    os.chown(folder, owner, -1)
+            mode = 0o555 if executable else 0o444
+            fd = os.open(f"{self.cwd}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            write_all(fd, content)
+            os.close(fd)
+            if executable:
+                os.chmod(f"{self.cwd}/{name}", mode)
+
+    def clean(self) -> None:
+        if not self.slot.namespaces and self.used:
+            for path in (self.cwd, self.temp):
+                tree.remove(os.fsencode(path))
+
+    # ------------------------------------------------------------ running
+
+    def compile(self, plan: dict[str, Any]) -> Run | None:
+        """Run the compiler as a case of its own and keep what it leaves."""
+        header = {"case": -1, "cpu_kill": plan["limits"]["cpu"], "steps": 1}
+        self.program_argv = self.job["argv"]
+        job, self.job = self.job, {**self.job, "argv": plan["argv"], "warm": False, "network": False}
+        limits, self.limits = self.limits, plan["limits"]
+        run = self.one(header, b"", None, collect=True)
+        self.job, self.limits = job, limits
+        return run
+
+    def one(self, header: dict[str, Any], stdin: bytes, request: bytes | None, collect: bool = False) -> Run | None:
+        """One case from its workspace to its OUTCOME; returns a Run in the child only."""
+        slot, limits, group = self.slot, self.limits, self.slot.group
+        self.workspace(limits)
+        streams = [high(os.memfd_create("io", os.MFD_CLOEXEC)) for _ in range(4 if request is not None else 3)]
+        write_all(streams[0], stdin)
+        os.lseek(streams[0], 0, os.SEEK_SET)
+        result = streams[3] if request is not None else -1
+        count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"])
+        seconds = int(header["cpu_kill"] * header["steps"] / 1e9) + 2
+        del stdin
+        mark_read, mark = os.pipe2(os.O_CLOEXEC)
+        mark = high(mark)
+        rules = -1
+        if slot.landlock_abi and slot.namespaces:
+            rules = high(self.ruleset())  # the workspace is a new file system in each case
+        elif slot.landlock_abi:
+            rules = self.rules = self.rules if self.rules >= 0 else high(self.ruleset())
+        setup = case.Setup(
+            *streams[:3], result, self.cwd,
+            case.rlimits(limits, seconds, group_memory=group.memory, processes=count),
+            slot.uid, rules if rules >= 0 else None, slot.seccomp, mark,
+        )  # fmt: skip
+        group.set_pids(limits["processes"] + slot.features["own_pids"])
+        group.set_memory(group.usage() + limits["memory"])
+        readings = watch.meters(group)
+        start = time.monotonic_ns()
+        pid = os.fork()
+        if pid == 0:
+            run = Run(None, self.job["argv"], request, self.cwd)
+            if self.job["warm"]:
+                run.source = self.job["argv"][1]
+            try:
+                if not slot.namespaces:
+                    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+                case.enter(setup)
+            except BaseException as exc:
+                os.write(mark, f"0{type(exc).__name__}: {exc}".encode()[:400])
+                os._exit(FAILED)
+            return run
+        os.close(mark)
+        watcher = watch.Watch(pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control)
+        try:
+            ended, waited = watcher.run(
+                limits, cpu_kill=header["cpu_kill"], steps=header["steps"], streams=(streams[1], streams[2], result),
+                meters=readings, beat=lambda: self.send(protocol.BEAT, {}), stopped=self.stopped,
+            )  # fmt: skip
+        except TimeoutError as exc:
+            self.fail(str(exc))
+        wall = time.monotonic_ns() - start
+        group.set_memory(None)  # the next case's input must fit before its own bound is known
+        noted = os.read(mark_read, 500)
+        os.close(mark_read)
+        if noted[:1] != b"1" and not (ended == "memory" and not noted):
+            self.fail("a case could not be set up: " + (noted[1:].decode("utf-8", "replace") or f"status {watcher.status}"))
+        out = {"case": header["case"], "ended": ended, "wall_ns": wall, "waited_ns": waited, "left": watcher.left}
+        out["cpu_ns"] = watch.cpu_total(group, readings)
+        peak = (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
+        out["peak"] = max(peak, 0)
+        status = watcher.status or 0
+        out["exit"] = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        out["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        if collect and status == 0 and ended is None:
+            try:
+                self.files = tree.collect(self.cwd, protocol.MAX_BODY, _COLLECT_FILES)
+                target = self.program_argv[0].removeprefix("./")
+                if target in self.files:  # where chmod is refused the linker cannot mark it
+                    self.files[target] = (self.files[target][0], True)
+            except OSError as exc:
+                out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
+        self.broken = collect and (out["exit"] != 0 or ended is not None)
+        self.answer(out, streams, limits, result)
+        for fd in [*streams, *([rules] if rules >= 0 and slot.namespaces else [])]:
+            os.close(fd)
+        return None
+
+    def ruleset(self) -> int:
+        rules = [(path, landlock.READ) for path in self.slot.readable]
+        rules += [(f"/dev/{name}", landlock.DEVICE) for name in root.DEVICES]
+        rules += [(self.cwd, landlock.READ | landlock.WRITE), (self.temp, landlock.READ | landlock.WRITE)]
+        if self.slot.namespaces:  # only this jail's processes are there
+            rules.append(("/proc", landlock.READ | landlock.DEVICE))
+        return landlock.ruleset(self.slot.landlock_abi, rules, network=not self.slot.namespaces)
+
+    # ------------------------------------------------------------ the stream
+
+    def stopped(self) -> bool:
+        """Something came while a case runs: only CANCEL may (or the end of the host)."""
+        head = peek(self.slot.control)
+        if not head:
+            os._exit(FAILED)  # the host is gone
+        return head[0] == protocol.CANCEL
+
+    def read(self) -> tuple[int, dict[str, Any], bytes]:
+        """The next frame; ends this process when the host has gone."""
+        try:
+            kind, header, body = protocol.unpack_head(read_exact(self.slot.control, protocol.HEAD.size))
+            return kind, protocol.unpack_header(read_exact(self.slot.control, header)), read_exact(self.slot.control, body)
+        except EOFError:
+            os._exit(FAILED)
+
+    def send(self, kind: int, header: dict[str, Any]) -> None:
+        write_all(self.slot.control, protocol.pack(kind, header))
+
+    def answer(self, out: dict[str, Any], streams: list[int], limits: dict[str, Any], result: int) -> None:
+        """An OUTCOME frame whose body is sent from the memory files without a copy here."""
+        caps = [min(limits["output"], limits["stdout_keep"]), limits["stderr_keep"], protocol.MAX_RESULT]
+        sizes = [os.fstat(fd).st_size for fd in streams[1:3]] + ([os.fstat(result).st_size] if result >= 0 else [0])
+        kept = [min(size, cap) for size, cap in zip(sizes, caps, strict=True)]
+        out["kept"], out["written"] = kept, sizes
+        head = protocol.pack(protocol.OUTCOME, out)
+        write_all(self.slot.control, protocol.HEAD.pack(protocol.OUTCOME, len(head) - protocol.HEAD.size, sum(kept)) + head[protocol.HEAD.size :])
+        for fd, size in zip([*streams[1:3], result], kept, strict=True):
+            at = 0
+            while at < size:
+                at += os.sendfile(self.slot.control, fd, at, min(size - at, 1 << 20))
+
+    def fail(self, message: str) -> None:
+        """Tell the host what went wrong here and end: the agent is replaced."""
+        try:
+            self.send(protocol.FAULT, {"message": message[:2000]})
+        finally:
+            os._exit(FAILED)
+
+
+def high(fd: int) -> int:
+    """The same file on a descriptor that no program's stream will take."""
+    moved: int = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(fd)
+    return moved
+
+
+def peek(fd: int) -> bytes:
+    """First byte of what waits on the control socket, b"" at its end."""
+    sock = _socket.socket(fileno=os.dup(fd))
+    try:
+        return sock.recv(1, _socket.MSG_PEEK)
+    finally:
+        sock.close()
+
+
+def read_exact(fd: int, count: int) -> bytes:
+    """``count`` bytes, or EOFError."""
+    if count == 0:
+        return b""
+    parts, left = [], count
+    while left:
+        part = os.read(fd, min(left, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        left -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """All of ``data``; ends this process when the host no longer reads."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BrokenPipeError:
+            os._exit(FAILED)

@@ -1,0 +1,161 @@
+"""System calls that the standard library does not wrap. Raises ``OSError``; changes nothing by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable
+from typing import Any
+
+# PyDLL keeps the interpreter lock: these calls are short, and between fork and
+# exec giving it away would only let something else run.
+_LIBC = ctypes.PyDLL(None, use_errno=True)
+_MACHINE = os.uname().machine
+
+NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE, MS_NOSYMFOLLOW = 4096, 16384, 1 << 18, 256
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECCOMP = 1, 4, 24, 22
+PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 28, 36, 38, 47
+SECUREBITS_LOCKED = 0b101011  # NOROOT on; NO_SETUID_FIXUP and KEEP_CAPS off; each locked
+ADDR_NO_RANDOMIZE = 0x0040000
+
+_NUMBERS = {  # x86-64, aarch64
+    "pivot_root": (155, 41),
+    "close_range": (436, 436),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
+    "capset": (126, 91),
+    "personality": (135, 92),
+    "mount_setattr": (442, 442),
+}
+_COLUMN = 0 if _MACHINE == "x86_64" else 1
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _syscall(name: str, *args: Any) -> int:
+    return _check(_LIBC.syscall(_NUMBERS[name][_COLUMN], *args), name)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by ``flags``."""
+    _check(_LIBC.unshare(flags), f"unshare {flags:#x}")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Join the namespace that ``fd`` refers to."""
+    _check(_LIBC.setns(fd, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str | None = None) -> None:
+    """mount(2); paths are encoded as the file system's."""
+    encode: Callable[[str | None], bytes | None] = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
+    _check(_LIBC.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data)), f"mount {target}")
+
+
+def mount_readonly(target: str) -> None:
+    """Make the mount at ``target``, and all below it, read-only, nosuid and nodev."""
+    attributes = struct.pack("=QQQQ", 1 | 2 | 4, 0, 0, 0)
+    try:
+        _syscall("mount_setattr", ctypes.c_int(-100), os.fsencode(target), ctypes.c_uint(0x8000), attributes, ctypes.c_size_t(32))
+    except OSError:  # before Linux 5.12: only the top mount, its locked flags kept
+        locked = MS_NOEXEC if os.statvfs(target).f_flag & os.ST_NOEXEC else 0
+        mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | locked)
+
+
+def umount(target: str, flags: int = 0) -> None:
+    """umount2(2)."""
+    _check(_LIBC.umount2(os.fsencode(target), flags), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make ``new`` the root of this mount namespace and hang the old one below it."""
+    _syscall("pivot_root", os.fsencode(new), os.fsencode(old))
+
+
+def prctl(option: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
+    """prctl(2) with plain numbers."""
+    words = [ctypes.c_ulong(x) for x in (a, b, c, d)]
+    return _check(_LIBC.prctl(option, *words), f"prctl {option}")
+
+
+def close_range(first: int) -> None:
+    """Close every descriptor from ``first`` on; falls back to a loop on old kernels."""
+    try:
+        _syscall("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
+    except OSError:
+        os.closerange(first, 65_536)
+
+
+def set_hostname(name: str) -> None:
+    """sethostname(2) in this UTS namespace."""
+    data = name.encode()
+    _check(_LIBC.sethostname(data, ctypes.c_size_t(len(data))), "sethostname")
+
+
+def personality(persona: int) -> int:
+    """Set the persona and return the one before; 0xffffffff only asks."""
+    return _syscall("personality", ctypes.c_ulong(persona))
+
+
+def drop_bounding_set() -> None:
+    """Empty the capability bounding set: no exec gives a capability back."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            break  # past the last one that this kernel knows
+
+
+def drop_capabilities() -> None:
+    """Clear the ambient, effective, permitted and inheritable sets of this process."""
+    try:
+        prctl(PR_CAP_AMBIENT, 4)
+    except OSError:
+        pass  # no ambient set in this kernel: nothing to clear
+    header = struct.pack("=Ii", 0x20080522, 0)
+    _syscall("capset", header, bytes(24))
+
+
+def signalfd(signals: set[int]) -> int:
+    """A descriptor that reads as ready while one of the (blocked) signals is pending."""
+    mask = bytearray(128)
+    for number in signals:
+        mask[(number - 1) // 8] |= 1 << ((number - 1) % 8)
+    return _check(_LIBC.signalfd(-1, bytes(mask), 0o2004000), "signalfd")  # CLOEXEC | NONBLOCK
+
+
+def seccomp_load(program: bytes) -> None:
+    """Install a classic BPF filter on this process and all that come from it."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    packed = struct.pack("@HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
+    holder = ctypes.create_string_buffer(packed, len(packed))
+    _check(_LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), holder, ctypes.c_ulong(0), ctypes.c_ulong(0)), "seccomp")
+
+
+def landlock_create(attributes: bytes | None, flags: int = 0) -> int:
+    """A ruleset's descriptor, or with ``flags=1`` and no attributes the ABI version."""
+    size = ctypes.c_size_t(len(attributes) if attributes else 0)
+    return _syscall("landlock_create_ruleset", attributes, size, ctypes.c_uint(flags))
+
+
+def landlock_add_path(ruleset: int, access: int, fd: int) -> None:
+    """Allow ``access`` beneath the open directory (or on the file) ``fd``."""
+    _syscall("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", access, fd), ctypes.c_uint(0))
+
+
+def landlock_restrict(ruleset: int) -> None:
+    """Hold this process, and all that come from it, to the ruleset for good."""
+    _syscall("landlock_restrict_self", ctypes.c_int(ruleset), ctypes.c_uint(0))

@@ -1,0 +1,30 @@
+"""Start of the agent, and the frame that a program's module code runs on.
+
+Run as a script by the image's interpreter. The last lines are executed only in
+the process of a case: this module's frame is then the one below the program's,
+and what follows is what the interpreter does for a script, without tearing
+itself down (6.6 ms for nothing: the process is about to be gone).
+"""
+
+import os
+import sys
+import types
+
+_folder = os.path.dirname(os.path.abspath(__file__))
+if "proctor_guest" not in sys.modules:
+    _package = types.ModuleType("proctor_guest")
+    _package.__path__ = [_folder]  # the guest's modules under a name of their own
+    sys.modules["proctor_guest"] = _package
+
+from proctor_guest import agent  # noqa: E402  # the package is made just above
+
+_program = agent.main(_folder)
+_failure = None
+try:
+    with open(_program.__file__, "rb") as _file:
+        _code = compile(_file.read(), _program.__file__, "exec", dont_inherit=True)
+    del _file
+    exec(_code, _program.__dict__)
+except BaseException as _exc:
+    _failure = _exc
+agent.finish(_failure)

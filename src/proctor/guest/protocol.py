@@ -1,0 +1,337 @@
+"""Frames between host and agent, and values between grader and harness.
+
+The only guest module that the host imports; standard library only, because it
+is shipped inside the image as well. Everything that comes out of a guest is
+hostile: each reader here is bounded in size, depth and count, and fails with
+``ValueError`` on anything else. Nothing is unpickled or evaluated.
+
+A frame is ``kind (1 byte), header length, body length (4 bytes each, big
+endian), header (JSON object), body (bytes)``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+VERSION = 1
+HEAD = struct.Struct(">BII")
+MAX_HEADER = 1 << 20
+MAX_BODY = 160 << 20  # 64 MiB of files or stdin, or two streams at their widest
+
+# host -> guest
+JOB, CASE, CANCEL, END = 1, 2, 3, 4
+# guest -> host
+READY, OUTCOME, BEAT, DONE, FAULT = 65, 66, 67, 68, 69
+
+MAX_RESULT = 16 << 20  # bytes of encoded results that come back from one process
+MAX_DEPTH = 200  # nested containers; deeper than any test data seen, shallower than the C stack
+MAX_NODES = 4_000_000
+MAX_COLLISIONS = 256  # keys of one hash: real data has 2 (hash(-1) == hash(-2)), a flood thousands
+
+
+def pack(kind: int, header: Mapping[str, Any], *blobs: bytes) -> bytes:
+    """One frame as bytes; ``blobs`` are joined into its body."""
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return HEAD.pack(kind, len(head), sum(map(len, blobs))) + head + b"".join(blobs)
+
+
+def unpack_head(data: bytes) -> tuple[int, int, int]:
+    """``(kind, header length, body length)``, checked against the bounds."""
+    kind, header, body = HEAD.unpack(data)
+    if header > MAX_HEADER or body > MAX_BODY:
+        raise ValueError(f"frame of {header} + {body} bytes is over the bound")
+    return kind, header, body
+
+
+def unpack_header(data: bytes) -> dict[str, Any]:
+    """A frame's header: a JSON object, or ValueError (RecursionError included)."""
+    try:
+        value = json.loads(data)
+    except RecursionError as exc:
+        raise ValueError("header is nested too deeply") from exc
+    if not isinstance(value, dict):
+        raise ValueError("header is not an object")
+    return value
+
+
+# ---------------------------------------------------------------- values
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """What stands for a value that is not plain data: equal to no data.
+
+    Attributes:
+        type_name: the name of its class, as the program has it; at most 100 characters.
+        truthy: ``bool(value)``, None where that raised.
+    """
+
+    type_name: str
+    truthy: bool | None = None
+
+
+class _Encoder:
+    """Walks a value without calling any method that a program could have written."""
+
+    def __init__(self, limit: int) -> None:
+        self.out = bytearray()
+        self.limit = limit
+
+    def put(self, value: Any, depth: int = 0) -> None:
+        kind = type(value)
+        if depth > MAX_DEPTH:
+            raise ValueError("value is nested too deeply")
+        if len(self.out) > self.limit:
+            raise ValueError("value is too large")
+        if value is None:
+            self.out += b"N"
+        elif kind is bool:
+            self.out += b"T" if value else b"F"
+        elif kind is int:
+            if -(1 << 63) <= value < 1 << 63:
+                self.out += b"q" + value.to_bytes(8, "big", signed=True)
+            else:
+                self.blob(b"i", b"%x" % value)
+        elif kind is float:
+            self.out += b"f" + struct.pack(">d", value)
+        elif kind is complex:
+            self.out += b"c" + struct.pack(">dd", value.real, value.imag)
+        elif kind is str:
+            self.blob(b"s", value.encode("utf-8", "surrogatepass"))
+        elif kind is bytes or kind is bytearray:
+            self.blob(b"b", bytes(value))
+        elif kind in _SEQUENCES:
+            self.many(_SEQUENCES[kind], list(value), depth)
+        elif issubclass(kind, dict) and kind.__module__ in ("builtins", "collections"):
+            self.many(b"d", [x for pair in dict.items(value) for x in pair], depth)
+        elif isinstance(value, Opaque):
+            self.opaque(value.type_name, value.truthy)
+        else:
+            self.other(value, kind, depth)
+
+    def other(self, value: Any, kind: type, depth: int) -> None:
+        module = kind.__module__ if type(kind.__module__) is str else ""
+        if module == "collections" and kind.__name__ == "deque":
+            self.many(b"l", list(value), depth)
+            return
+        iterates = hasattr(kind, "__next__") or (module == "builtins" and kind.__name__ in _VIEWS)
+        if iterates:  # a generator: its own code runs, inside the program's process
+            items = []
+            for item in value:
+                items.append(item)
+                if len(items) > MAX_NODES:
+                    raise ValueError("iterator gives too many items")
+            self.many(b"l", items, depth)
+            return
+        try:
+            truthy = bool(value)
+        except BaseException:
+            truthy = None
+        self.opaque(str(kind.__name__), truthy)
+
+    def blob(self, tag: bytes, data: bytes) -> None:
+        if len(self.out) + len(data) > self.limit:
+            raise ValueError("value is too large")
+        self.out += tag + struct.pack(">I", len(data)) + data
+
+    def many(self, tag: bytes, items: list[Any], depth: int) -> None:
+        self.out += tag + struct.pack(">I", len(items))
+        for item in items:
+            self.put(item, depth + 1)
+
+    def opaque(self, name: str, truthy: bool | None) -> None:
+        self.blob(b"o", name[:100].encode("utf-8", "surrogatepass"))
+        self.out += {True: b"T", False: b"F", None: b"N"}[truthy]
+
+
+_SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z", range: b"l"}
+_VIEWS = ("dict_keys", "dict_values", "dict_items")
+_MAKERS: dict[bytes, Any] = {b"l": list, b"t": tuple, b"S": set, b"Z": frozenset}
+
+
+def encode_value(value: Any, limit: int = MAX_BODY) -> bytes:
+    """Plain data as bytes; ValueError when it is deeper or larger than the bounds."""
+    encoder = _Encoder(limit)
+    encoder.put(value)
+    return bytes(encoder.out)
+
+
+class _Decoder:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at, self.nodes = data, 0, 0
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if count < 0 or end > len(self.data):
+            raise ValueError("value is cut short")
+        piece = self.data[self.at : end]
+        self.at = end
+        return piece
+
+    def count(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def get(self, depth: int = 0) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH + 1 or self.nodes > MAX_NODES:
+            raise ValueError("value is nested too deeply or has too many parts")
+        tag = self.take(1)
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
+        if tag == b"q":
+            return int.from_bytes(self.take(8), "big", signed=True)
+        if tag == b"f":
+            return struct.unpack(">d", self.take(8))[0]
+        if tag == b"c":
+            return complex(*struct.unpack(">dd", self.take(16)))
+        if tag == b"i":
+            return int(self.take(self.count()), 16)  # base 16 is linear and has no digit guard
+        if tag == b"s":
+            return self.take(self.count()).decode("utf-8", "surrogatepass")
+        if tag == b"b":
+            return self.take(self.count())
+        if tag == b"o":
+            name = self.take(self.count()).decode("utf-8", "surrogatepass")
+            return Opaque(name[:100], _CONSTANTS.get(self.take(1)))
+        count = self.count()
+        if count > len(self.data) - self.at:
+            raise ValueError("count is larger than the data")
+        items = [self.get(depth + 1) for _ in range(count)]
+        if tag == b"d":
+            if count % 2:
+                raise ValueError("dict of an odd number of parts")
+            _check_keys(items[::2])
+            return dict(zip(items[::2], items[1::2], strict=True))
+        if tag not in _MAKERS:
+            raise ValueError("unknown tag")
+        if tag in (b"S", b"Z"):
+            _check_keys(items)
+        return _MAKERS[tag](items)
+
+
+_CONSTANTS: dict[bytes, Any] = {b"N": None, b"T": True, b"F": False}
+
+
+def _check_keys(keys: list[Any]) -> None:
+    """Refuse unhashable keys and hash floods, which would make a table quadratic."""
+    try:
+        hashes = Counter(map(hash, keys))
+    except TypeError as exc:
+        raise ValueError("key is not hashable") from exc
+    if hashes and max(hashes.values()) > MAX_COLLISIONS:
+        raise ValueError("too many keys of one hash")
+
+
+def decode_value(data: bytes) -> Any:
+    """The value that ``encode_value`` wrote, or ValueError; never runs anything."""
+    decoder = _Decoder(data)
+    value = decoder.get()
+    if decoder.at != len(data):
+        raise ValueError("bytes after the value")
+    return value
+
+
+# ---------------------------------------------------------------- harness
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: ``f``, ``Class.method`` (a fresh instance a call) or ``Class`` itself."""
+
+    target: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What one call gave: a value, or the name and text of what it raised."""
+
+    value: Any = None
+    error: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestReport:
+    """Named tests of one run, in order; True passed. A program's own claim."""
+
+    tests: dict[str, bool]
+    messages: dict[str, str]
+
+
+def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
+    """Ask the harness to load a file of the program as ``module`` and make calls in order."""
+    packed = [(c.target, tuple(c.args), dict(c.kwargs)) for c in calls]
+    return encode_value({"kind": "calls", "file": source_file, "module": module, "calls": packed})
+
+
+def test_request(*, source_file: str, module: str, tests: str, test_module: str, nonce: str, appended: bool) -> bytes:
+    """Ask the harness to run test source against a file of the program.
+
+    ``appended``: the tests run in the solution's own namespace, as if they
+    stood at its end; otherwise they are a module that imports it.
+    """
+    return encode_value(
+        {"kind": "tests", "file": source_file, "module": module, "tests": tests, "test_module": test_module}
+        | {"nonce": nonce, "appended": appended}
+    )
+
+
+test_request.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
+TestReport.__test__ = False  # type: ignore[attr-defined]
+
+
+def record(value: Any) -> bytes:
+    """One record of the harness's result stream: 4-byte length, then the value."""
+    data = encode_value(value, MAX_RESULT)
+    return struct.pack(">I", len(data)) + data
+
+
+def _records(result: bytes) -> list[Any]:
+    values, at = [], 0
+    while at + 4 <= len(result):
+        size = int.from_bytes(result[at : at + 4], "big")
+        if at + 4 + size > len(result):
+            break
+        try:
+            values.append(decode_value(result[at + 4 : at + 4 + size]))
+        except (ValueError, RecursionError, OverflowError, MemoryError):
+            values.append(None)
+        at += 4 + size
+    return values
+
+
+def parse_call_results(result: bytes) -> list[CallResult]:
+    """Results so far, in call order; a record that is not one reads as an error."""
+    results = []
+    for row in _records(result):
+        if isinstance(row, tuple) and len(row) == 2 and row[0] == "value":
+            results.append(CallResult(row[1]))
+        elif isinstance(row, tuple) and len(row) == 3 and row[0] == "raised":
+            results.append(CallResult(None, _text(row[1]) or "Exception", _text(row[2])))
+        else:
+            results.append(CallResult(None, "ProtocolError", "the harness's record is not readable"))
+    return results
+
+
+def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
+    """The report of a test run, or None when the harness never reached its end."""
+    tests: dict[str, bool] = {}
+    messages: dict[str, str] = {}
+    finished = False
+    for row in _records(result):
+        if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
+            tests[row[1]] = row[2] is True and tests.get(row[1], True)
+            messages[row[1]] = _text(row[3])
+        finished = isinstance(row, tuple) and row == ("finished", nonce)
+    return TestReport(tests, messages) if finished else None
+
+
+def _text(value: Any) -> str:
+    return value[:500] if isinstance(value, str) else ""

@@ -1,0 +1,77 @@
+"""Directories that a program has left: read them or remove them without being led astray.
+
+Only called after every process of the program is dead, so nothing moves
+meanwhile. Names are bytes; links are never followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+
+def remove(path: bytes, keep: bool = False) -> None:
+    """Remove a tree of any depth, width and mode; ``keep`` leaves the empty top.
+
+    Directories are moved up to the top before they are emptied, so neither the
+    length of a path nor recursion bounds the depth.
+    """
+    count = 0
+    while True:
+        directories = 0
+        with os.scandir(path) as entries:
+            listing = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for name, is_dir in listing:
+            inside = os.path.join(path, name)
+            if not is_dir:
+                os.unlink(inside)
+                continue
+            os.chmod(inside, 0o700)
+            with os.scandir(inside) as entries:
+                nested = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for child, child_is_dir in nested:
+                source = os.path.join(inside, child)
+                if child_is_dir:
+                    os.chmod(source, 0o700)
+                    count += 1
+                    directories += 1
+                    os.rename(source, os.path.join(path, b".proctor-%d" % count))
+                else:
+                    os.unlink(source)
+            os.rmdir(inside)
+        if not directories:
+            break
+    if not keep:
+        os.rmdir(path)
+
+
+def collect(path: str, most_bytes: int, most_files: int) -> dict[str, tuple[bytes, bool]]:
+    """Regular files below ``path``: name -> (content, executable).
+
+    Links, devices, pipes and files with a second name are left out; OSError
+    (EFBIG) when there is more than the bounds.
+    """
+    found: dict[str, tuple[bytes, bool]] = {}
+    total, waiting = 0, [""]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(os.path.join(path, folder) if folder else path) as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            inside = f"{folder}/{name}" if folder else name
+            info = os.lstat(f"{path}/{inside}")
+            if stat.S_ISDIR(info.st_mode) and inside.count("/") < 32:
+                waiting.append(inside)
+            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+                continue
+            total += info.st_size
+            if total > most_bytes or len(found) >= most_files:
+                raise OSError(27, "the program's files are too many or too large")
+            fd = os.open(f"{path}/{inside}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                with open(fd, "rb", closefd=False) as file:
+                    content = file.read(info.st_size)
+            finally:
+                os.close(fd)
+            found[inside] = (content, bool(info.st_mode & 0o111))
+    return found

@@ -1,0 +1,274 @@
+"""Watching one case from outside it: clocks, memory, output, and the end of every process.
+
+The CPU limit is on the whole tree. The wall limit leaves out the time that the
+main process waited for a busy CPU, so that a loaded host does not shorten it;
+ten times the limit ends it whatever the load.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .cgroups import Group
+
+TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
+BEAT_S = 1.0
+_DEATH_S = 10.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CLOCK_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """One case under way. ``run`` returns when no process of it is left."""
+
+    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int) -> None:
+        self.pid, self.group, self.in_namespace = pid, group, in_pid_namespace
+        self.signals, self.control = signals, control
+        self.status: int | None = None
+        self.left = 0
+        self.peak = 0
+        self.base = 0 if group.memory else _resident(os.getpid())
+
+    def run(
+        self, limits: dict[str, Any], *, cpu_kill: int, steps: int, streams: tuple[int, int, int], meters: dict[str, int],
+        beat: Callable[[], None], stopped: Callable[[], bool],
+    ) -> tuple[str | None, int]:  # fmt: skip
+        """Wait for the end, or bring it about.
+
+        Args:
+            limits: as in a JOB frame; times in nanoseconds.
+            cpu_kill: CPU nanoseconds a step at which it is ended.
+            steps: calls in this process; progress on the result stream starts the next.
+            streams: stdout, stderr and result descriptors (result may be -1).
+            meters: ``cpu``, ``oom`` and ``usage`` of the group at the start.
+            beat: called each second, so that the host knows that this jail lives.
+            stopped: called when the control stream has something; True ends the case.
+
+        Returns:
+            Which limit ended it (None: it ended by itself), and nanoseconds the
+            main process waited for a CPU.
+        """
+        start = next_beat = time.monotonic_ns()
+        next_beat += int(BEAT_S * 1e9)
+        poller = select.poll()
+        poller.register(self.signals, select.POLLIN)
+        poller.register(self.control, select.POLLIN)
+        ended: str | None = None
+        waited = step_cpu = step_wall = done = size = 0
+        while True:
+            ready = dict(poller.poll(TICK_MS))
+            if self.signals in ready:
+                _drain(self.signals)
+            if self._reap():
+                break
+            if self.control in ready and stopped():
+                ended = "cancelled"
+                break
+            now = time.monotonic_ns()
+            if now >= next_beat:
+                beat()
+                next_beat = now + int(BEAT_S * 1e9)
+            cpu = self._cpu(meters)
+            if streams[2] >= 0 and done + 1 < steps and (grown := os.fstat(streams[2]).st_size) > size:
+                size, done, step_cpu, step_wall = grown, done + 1, cpu, now - start
+            if cpu - step_cpu > cpu_kill:
+                ended = "cpu_time"
+            elif now - start - step_wall > limits["wall"]:
+                waited = self._waited()
+                spent = now - start - step_wall
+                if spent - waited > limits["wall"] or spent > 10 * limits["wall"]:
+                    ended = "wall_time"
+            if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
+                ended = "output"
+            if self.group.memory:
+                if self.group.oom_kills() > meters["oom"]:
+                    ended = "memory"
+            elif self._memory(limits["memory"]) > limits["memory"]:
+                ended = "memory"
+            if ended:
+                break
+        if self.status is None:
+            waited = self._waited()
+        self.sweep()
+        if ended is None and self.group.oom_kills() > meters["oom"]:
+            ended = "memory"
+        if ended is None and any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
+            ended = "output"
+        return ended, waited
+
+    def _reap(self) -> bool:
+        """Collect the dead; True when the main process is among them."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self.status is not None
+            if pid == 0:
+                return self.status is not None
+            if pid == self.pid:
+                self.status = status
+
+    def sweep(self) -> None:
+        """Kill and reap all that is left; TimeoutError when something will not die."""
+        give_up = time.monotonic() + _DEATH_S
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return  # no child: every orphan would be one, so nothing is left
+            if pid == self.pid:
+                self.status = status
+            elif pid:
+                self.left += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+            else:
+                self._kill_all()
+                if time.monotonic() > give_up:
+                    raise TimeoutError("processes of the program do not die")
+                select.select([self.signals], [], [], 0.01)
+                _drain(self.signals)
+
+    def _kill_all(self) -> None:
+        if self.in_namespace:
+            try:
+                os.kill(-1, signal.SIGKILL)  # all of this PID namespace but ourselves, its init
+            except ProcessLookupError:
+                pass
+            return
+        # Stop everything first: a tree that is stopped cannot fork away from the kill.
+        seen: set[int] = set()
+        while fresh := set(descendants(os.getpid())) - seen:
+            for pid in fresh:
+                _signal(pid, signal.SIGSTOP)
+            seen |= fresh
+        for pid in seen:
+            _signal(pid, signal.SIGKILL)
+
+    def _cpu(self, meters: dict[str, int]) -> int:
+        """CPU nanoseconds of the tree so far."""
+        if self.group.cpu:
+            return self.group.cpu_ns() - meters["cpu"] - (time.process_time_ns() - meters["self"])
+        total = 0.0
+        for pid in self._members():
+            fields = _stat(pid)
+            if fields:
+                total += sum(int(x) for x in fields[11:15]) / _CLOCK_TICK
+        return int(total * 1e9) + _children_ns() - meters["children"]
+
+    def _memory(self, limit: int) -> int:
+        """Bytes that the tree holds. Forks share what the jail itself has; near the limit shares are counted (dear)."""
+        members = self._members()
+        total = sum(max(0, _resident(pid) - self.base) for pid in members)
+        if total > limit // 2:
+            exact = [_proportional(pid) for pid in members]
+            if all(exact):
+                total = sum(exact)
+        self.peak = max(self.peak, total)
+        return total
+
+    def _members(self) -> list[int]:
+        if self.in_namespace:
+            own = os.getpid()
+            try:
+                return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own]
+            except OSError:
+                return [self.pid]
+        return descendants(os.getpid())
+
+    def _waited(self) -> int:
+        """Nanoseconds that the main process was ready to run but had no CPU."""
+        try:
+            with open(f"/proc/{self.pid}/schedstat", "rb") as file:
+                return int(file.read().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+
+def meters(group: Group) -> dict[str, int]:
+    """Readings at the start of a case, to be subtracted at its end."""
+    return {
+        "cpu": group.cpu_ns(),
+        "self": time.process_time_ns(),
+        "children": _children_ns(),
+        "oom": group.oom_kills(),
+        "usage": group.usage(),
+        "reset": group.reset_peak(),
+    }
+
+
+def cpu_total(group: Group, start: dict[str, int]) -> int:
+    """CPU nanoseconds of a case whose processes are all dead."""
+    reaped = _children_ns() - start["children"]
+    if not group.cpu:
+        return reaped
+    return max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below ``root``, nearest first."""
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop(0)
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    children = [int(x) for x in file.read().split()]
+            except OSError:
+                continue
+            found += children
+            waiting += children
+    return found
+
+
+def _children_ns() -> int:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return int((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            rows = dict(line.split(b":", 1) for line in file.read().splitlines()[1:])
+        return int(rows[b"Pss"].split()[0]) << 10
+    except (OSError, KeyError, ValueError, IndexError):
+        return 0
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except OSError:
+        pass

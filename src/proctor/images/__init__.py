@@ -1,0 +1,1 @@
+"""Read-only roots for programs."""

@@ -1,0 +1,5 @@
+"""A correct function."""
+
+
+def solve(nums):
+    return sum(nums)

@@ -1,0 +1,4 @@
+"""A correct program."""
+
+a, b = map(int, input().split())
+print(a + b)

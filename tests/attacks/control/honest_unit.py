@@ -1,0 +1,5 @@
+"""A correct module."""
+
+
+def add(a, b):
+    return a + b

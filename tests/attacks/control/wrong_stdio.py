@@ -1,0 +1,4 @@
+"""A plainly wrong program."""
+
+a, b = map(int, input().split())
+print(a - b - 1)

@@ -1,0 +1,5 @@
+"""A plainly wrong module."""
+
+
+def add(a, b):
+    return 12345

@@ -1,0 +1,208 @@
+"""The program in a completion: fences, rules, chat marks, bodies without a head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor.core.errors import InputError
+from proctor.grading.extract import (
+    END_TOKENS,
+    RULES,
+    assemble,
+    call_target,
+    defines,
+    extract_code,
+    fenced_blocks,
+    opens_body,
+    strip_chat,
+)
+from proctor.grading.problem import Problem, TestCase
+
+F = "```"
+
+
+def test_no_fence_is_the_whole_text() -> None:
+    assert extract_code("    return x\n") == "    return x\n"
+    assert extract_code("I cannot help.") == "I cannot help."
+    assert extract_code(" \n") is None
+
+
+def test_last_block_that_parses() -> None:
+    text = f"First:\n{F}python\nprint('old')\n{F}\nBetter:\n{F}\nprint('new')\n{F}\nBroken:\n{F}python\nprint(\n{F}\n"
+    assert extract_code(text) == "print('new')\n"
+    assert extract_code(text, rule="first-block") == "print('old')\n"
+    assert extract_code(text, rule="last-block") == "print(\n"
+    assert extract_code(text, rule="whole") == text
+
+
+def test_a_block_of_output_is_no_program() -> None:
+    shown = f"{F}python\nprint(7)\n{F}\nIt prints:\n{F}\n7\n{F}\nor\n{F}\nResult: 7\n{F}\nor\n{F}text\nprint(8)\n{F}\n"
+    assert extract_code(shown) == "print(7)\n"
+    assert extract_code(f"{F}\n7\n{F}") == "7\n"
+
+
+def test_fences_and_nothing_usable_is_no_code() -> None:
+    assert extract_code(f"{F}python\nprint(\n{F}") is None
+    assert extract_code(f"{F}bash\nls\n{F}") is None
+    assert extract_code(f"{F}python\n{F}") is None
+    assert extract_code(f"{F}python\n  \n{F}", rule="last-block") is None
+
+
+@pytest.mark.parametrize(
+    "label", ["python", "py", "Python3", "python3.11", "python title=x", "{.python}", "python:solution.py"]
+)
+def test_labels_of_the_language(label: str) -> None:
+    assert extract_code(f"{F}{label}\nx = 1\n{F}") == "x = 1\n"
+
+
+def test_commonmark_fences() -> None:
+    assert (
+        extract_code("~~~~python\ntext = '''\n```\nnot code\n```\n'''\nprint(1)\n")
+        == "text = '''\n```\nnot code\n```\n'''\nprint(1)\n"
+    )
+    assert (
+        extract_code(f"   {F}py\n   x = 1\n     y = 2\n {F}  \nend") is None
+    )  # the indent of the fence comes off, not more
+    assert extract_code(f"   {F}py\n   if x:\n     y = 2\n {F}  \nend") == "if x:\n  y = 2\n"
+    assert extract_code(f"{F}`py\nx = '''\n{F}\n'''\n{F}``\n") == f"x = '''\n{F}\n'''\n"
+    assert extract_code(f"Use {F}x{F} here\nx = 1") == f"Use {F}x{F} here\nx = 1"  # no backtick in an info string
+    assert [b.label for b in fenced_blocks(f"{F}\r\nx\r\n{F}\r\n~~~ js\ny")] == ["", "js"]
+    assert extract_code(f"{F}python\r\nx = 1\r\n{F}") == "x = 1\r\n"
+    assert extract_code(f"{F}python\nx = 'a\x0cb\u2028c'\n{F}") == "x = 'a\x0cb\u2028c'\n"  # those end no line
+
+
+def test_fences_deep_in_a_list_item() -> None:
+    assert extract_code(f"1. So:\n\n     {F}python\n     x = f(1)\n     {F}\n") == "x = f(1)\n"
+
+
+def test_a_program_that_holds_markdown_is_not_cut() -> None:
+    program = f'"""Doc.\n{F}python\nprint(1)\n{F}\n"""\nprint(2)\n'
+    assert extract_code(program) == program
+
+
+def test_other_languages() -> None:
+    text = f"{F}cpp\nint a;\n{F}\n{F}c++\nint b;\n{F}\n{F}\n3\n{F}\n{F}python\nx = 1\n{F}"
+    assert extract_code(text, "cpp") == "int b;\n"
+    assert extract_code(f"{F}\nint c;\n{F}\n{F}\n\n{F}", "cpp") == "int c;\n"
+    assert extract_code(f"{F}python\nx = 1\n{F}", "cpp") is None
+    assert extract_code(f"{F}js\nlet x\n{F}", "javascript") == "let x\n"
+
+
+def test_own_rule() -> None:
+    assert extract_code("a<code>b", rule=lambda text, language: text.partition("<code>")[2]) == "b"
+    assert extract_code("a", rule=lambda text, language: None) is None
+    with pytest.raises(InputError, match=r"extract.*int"):
+        extract_code("a", rule=lambda text, language: 1)  # type: ignore[arg-type,return-value]
+    with pytest.raises(InputError, match="last-valid-block"):
+        extract_code("a", rule="last")
+
+
+@pytest.mark.parametrize("token", END_TOKENS)
+def test_end_tokens_are_dropped_at_the_end_only(token: str) -> None:
+    assert extract_code(f"print(1)\n{token}{token}\n ") == "print(1)\n"
+    assert extract_code(f"x = '{token}'") == f"x = '{token}'"
+    assert extract_code(f"{F}python\nprint(1){token}") == "print(1)"
+
+
+def test_reasoning_is_dropped() -> None:
+    answer = f"{F}python\nprint(1)\n{F}"
+    assert extract_code(f"<think>\n{F}python\nprint(0)\n{F}\n</think>\n{answer}") == "print(1)\n"
+    assert extract_code(f"so {F}\n</think>\n\n{answer}") == "print(1)\n"  # the template opened it
+    assert extract_code(f"<think> {answer}") is None  # cut off before the answer
+    assert strip_chat("<think>\n</think>\n    return 1\n") == "    return 1\n"
+
+
+def test_huge_and_hostile_texts_end_soon() -> None:
+    assert extract_code(f"{F}\nx=(\n{F}\n" * 60_000) is None
+    assert extract_code(F * 400_000) is None  # one opening fence, never closed
+    assert extract_code("</s>" * 200_000) is None
+    deep = "(" * 100_000
+    assert extract_code(f"{F}python\n{deep}\n{F}") is None
+    assert extract_code(f"{F}python\nprint(1)\n{F}\n{F}python\n{'-' * 200_000}1\n{F}") == "print(1)\n"
+
+
+@given(st.text(alphabet="`~ \n\rpyx=1(<think>/|", max_size=120), st.sampled_from(RULES))
+def test_any_text_gives_text_or_nothing(text: str, rule: str) -> None:
+    found = extract_code(text, rule=rule)
+    assert found is None or found.strip()
+
+
+@given(
+    st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\n`~"), max_size=30).filter(str.strip),
+    st.integers(3, 6),
+    st.sampled_from("`~"),
+)
+def test_a_fenced_block_comes_back_as_it_was(line: str, width: int, mark: str) -> None:
+    blocks = fenced_blocks(f"Hi\n{mark * width}c\n{line}\n{mark * width}\nbye")
+    assert [b.text for b in blocks] == [line + "\n"]
+
+
+def problem(**fields: object) -> Problem:
+    base: dict[str, object] = {"id": "p", "mode": "function", "entry_point": "f", "cases": (TestCase(expected=1),)}
+    return Problem(**{**base, **fields})  # type: ignore[arg-type]
+
+
+PROMPT = 'import math\n\ndef f(x):\n    """Half of x."""\n'
+
+
+def test_a_body_without_its_head_gets_the_prompt() -> None:
+    given = problem(prompt=PROMPT)
+    assert assemble(given, "    return x / 2\n") == PROMPT + "    return x / 2\n"
+    assert assemble(given, "\n    return x / 2\n\ndef g():\n    pass\n").startswith(PROMPT)
+    assert assemble(given, "    return (x\n") == PROMPT + "    return (x\n"
+    assert assemble(given, "def f(x):\n    return x / 2\n") == "def f(x):\n    return x / 2\n"
+    assert assemble(given, "f = lambda x: x / 2\n") == "f = lambda x: x / 2\n"
+    assert (
+        assemble(given, "def g(x):\n    return 1\n") == "def g(x):\n    return 1\n"
+    )  # a program by itself: not our guess
+    assert extract_code(f"{F}python\n    return x / 2\n{F}\n", prompt=PROMPT) == "    return x / 2\n"
+    assert extract_code(f"{F}python\n    return x / 2\n{F}\n") is None
+
+
+def test_the_preamble_is_the_problems_and_only_that() -> None:
+    given = problem(preamble="from math import *", prompt=None)
+    assert assemble(given, "def f(x): return pow(x, 2)\n") == "from math import *\ndef f(x): return pow(x, 2)\n"
+    assert assemble(problem(), "def f(x): return sqrt(x)\n") == "def f(x): return sqrt(x)\n"
+    body = problem(preamble="import math\n\n", prompt=PROMPT)
+    assert assemble(body, "    return x\n") == PROMPT + "    return x\n"  # not twice
+    assert assemble(problem(language="cpp", preamble="#include <cmath>"), "int x;") == "#include <cmath>\nint x;"
+
+
+def test_future_imports_stay_first_behind_a_preamble() -> None:
+    code = '"""Doc."""\nfrom __future__ import (\n    annotations,\n)\nimport re\ndef f(x: Missing): return 1\n'
+    whole = assemble(problem(preamble="from typing import *\n"), code)
+    assert whole.startswith("from __future__ import annotations\nfrom typing import *\n")
+    namespace: dict[str, object] = {}
+    exec(compile(whole, "x", "exec", dont_inherit=True), namespace)
+    assert "f" in namespace
+    late = "x = 1\nfrom __future__ import annotations\n"
+    assert assemble(problem(preamble="import re\n"), late).endswith(late)  # wrong in Python, and stays so
+
+
+def test_defines_and_opens_body() -> None:
+    assert defines("try:\n    from a import f\nexcept ImportError:\n    def f(): pass\n", "f")
+    assert defines("class Solution:\n    def f(self): pass\n", "Solution.f")
+    assert not defines("class Solution:\n    def g(self): pass\n", "Solution.f")
+    assert not defines("def g():\n    def f(): pass\n", "f")
+    assert opens_body(PROMPT, "f")
+    assert not opens_body(PROMPT + "    return 1\n", "f")  # junk behind a whole program would be accepted
+
+
+def test_a_method_serves_where_the_problem_says_so() -> None:
+    given, case = problem(solution_class="Solution"), TestCase()
+    assert call_target(given, case, "class Solution:\n    def f(self): pass\n") == "Solution.f"
+    assert call_target(given, case, "def f(): pass\n") == "f"
+    assert call_target(given, TestCase(entry_point="g"), "class Solution:\n    def g(self): pass\n") == "Solution.g"
+    assert call_target(problem(), case, "class Solution:\n    def f(self): pass\n") == "f"
+
+
+def test_the_attack_on_fences(shared_dir: Path) -> None:
+    text = (shared_dir / "attacks" / "f_protocol_abuse" / "code_fence_tricks.md").read_text(encoding="utf-8")
+    code = extract_code(text)
+    assert code is not None
+    assert code.startswith('text = """\n```\nnot code\n```\n"""\n')
+    assert "wrong block" not in code
