@@ -40,7 +40,7 @@ class FakeEngine:
             self.jobs.append(job)
         return self.answer(job)
 
-    def submit(self, job: Job) -> Future[list[Outcome]]:
+    def submit(self, job: Job, *, owner: object = None) -> Future[list[Outcome]]:
         """The same, later."""
         return self._pool.submit(self.run, job)
 
@@ -61,7 +61,8 @@ def printed(job: Job) -> list[Outcome]:
 def module_of(engine: FakeEngine) -> types.ModuleType:
     """A module that gives this engine out."""
     module = types.ModuleType("proctor.engine.shared")
-    module.shared_engine = lambda slots=None, isolation="auto": engine  # type: ignore[attr-defined]
+    module.shared_engine = lambda slots=None, isolation="auto", packages=(): engine  # type: ignore[attr-defined]
+    module.close_all = lambda: None  # type: ignore[attr-defined]
     return module
 
 

@@ -152,10 +152,10 @@ def test_score_killed_and_resumed(tmp_path: Path) -> None:
     rows = [row | {"completion": row["completion"] + f"\n# {k}"} for k, row in enumerate(rows)]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [*PROCTOR, "score", "--problems", "p.jsonl", "--completions", "c.jsonl", "--out", "o.jsonl"]
-    for _ in range(20):
+    for turn in range(30):
         process = subprocess.Popen(command, cwd=tmp_path, stdout=-3, stderr=-3)
         try:
-            process.wait(1.2)
+            process.wait(1 + turn / 4)  # longer each time, for a busy machine
             break
         except subprocess.TimeoutExpired:
             process.kill()

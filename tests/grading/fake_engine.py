@@ -22,7 +22,7 @@ class FakeEngine:
         self._guard = threading.Lock()
         self._pool = ThreadPoolExecutor(slots)
 
-    def submit(self, job: Job) -> Future[list[Outcome]]:
+    def submit(self, job: Job, *, owner: object = None) -> Future[list[Outcome]]:
         with self._guard:
             self.jobs.append(job)
             self.now += 1

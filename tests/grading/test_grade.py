@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,7 @@ def test_a_right_program(make: Make) -> None:
         (Outcome(error="agent died"), Verdict.INFRASTRUCTURE_ERROR),
         (ran(b"7\n", error="agent died"), Verdict.INFRASTRUCTURE_ERROR),
         (ran(b"7\n", ended_by=EndedBy.CANCELLED), Verdict.INFRASTRUCTURE_ERROR),
+        (Outcome(ended_by=EndedBy.NOT_RUN), Verdict.TIME_LIMIT),
         (Outcome(stdout=b"7\n"), Verdict.INFRASTRUCTURE_ERROR),
         (ran(b"7\n", stderr=b"noise" * 99), Verdict.ACCEPTED),  # what goes to stderr is no answer
         (ran(b"7\n", left_processes=3), Verdict.ACCEPTED),
@@ -223,7 +225,7 @@ def test_calls_go_in_one_process(make: Make) -> None:
     assert found.reward == 1.0
     (job,) = engine.jobs
     (case,) = job.cases
-    assert case.steps == 5
+    assert len(calls_of(case)) == 5
     request = protocol.decode_value(case.request or b"")
     assert request["module"] == "solution"
     assert request["file"] == "solution.py"
@@ -247,7 +249,7 @@ def test_a_call_that_ends_the_process_costs_only_itself(make: Make) -> None:
     assert [case.verdict for case in found.cases] == [ok, ok, crash, ok, ok]
     assert found.cases[2].detail == "ended by SIGSEGV"
     assert found.reward == 0.8
-    assert [job.cases[0].steps for job in engine.jobs] == [5, 2]
+    assert [len(calls_of(job.cases[0])) for job in engine.jobs] == [5, 2]
 
 
 def test_leaving_with_status_0_in_a_call_is_no_answer(make: Make) -> None:
@@ -267,11 +269,25 @@ def test_a_program_that_never_loads_is_not_tried_for_each_call(make: Make) -> No
     assert {case.verdict for case in found.cases} == {Verdict.RUNTIME_ERROR}
     assert "not run" in found.cases[-1].detail
 
-    engine = make(each(lambda case: ran(ended_by=EndedBy.CPU, result=returned(calls_of(case)[0][1][0]))))
-    (found,) = grade(["def f(n): ..."], many, engine=engine)
-    assert len(engine.jobs) == MAX_DEATHS
-    assert found.verdict is Verdict.TIME_LIMIT
-    assert len(found.cases) == 99
+    for end, times in ((ran(ended_by=EndedBy.CPU), 1), (ran(exit_code=None, signal=11), MAX_DEATHS)):
+        # One call returns, the next ends the process, and so on.
+        engine = make(each(lambda case, end=end: replace(end, result=returned(calls_of(case)[0][1][0]))))
+        (found,) = grade(["def f(n): ..."], many, engine=engine)
+        assert len(engine.jobs) == times
+        assert found.reward == pytest.approx(times / 99)
+        assert len(found.cases) == 99
+
+
+def test_the_time_limit_is_for_all_calls_together(make: Make) -> None:
+    engine = make(each(lambda case: ran(ended_by=EndedBy.CPU, result=returned(0, 1))))
+    (found,) = grade(["def f(n): ..."], SQUARE, engine=engine)
+    ok, late = Verdict.ACCEPTED, Verdict.TIME_LIMIT
+    assert [case.verdict for case in found.cases] == [ok, ok, late, late, late]
+    assert len(engine.jobs) == 1
+    (found,) = grade(
+        ["x"], SQUARE, engine=make(each(lambda c: ran(ended_by=EndedBy.CPU, result=returned(0, 1, 4, 9, 16))))
+    )
+    assert [case.verdict for case in found.cases] == [ok, ok, ok, ok, late]
 
 
 def test_raising_values_and_liars(make: Make) -> None:
@@ -392,6 +408,25 @@ def test_what_is_not_reported_did_not_pass(
     assert found.verdict is verdict
     assert found.reward == reward
     assert found.claimed
+
+
+def test_skips_are_the_test_sources_to_decide(make: Make) -> None:
+    code = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): f()\n"
+        "    @unittest.skip('slow')\n    def test_b(self): f()\n"
+    )
+    problem = Problem(id="p", mode="unit_tests", test_code=code)
+
+    def skips(case: Case) -> Outcome:  # the harness reports a skip as not passed and without a message
+        rows = [("T.test_a", True, ""), ("T.test_b", False, "")]
+        stream = b"".join(protocol.record(("test", *row)) for row in rows)
+        return ran(result=stream + report(case, {"module": True}))
+
+    found = one(make, problem, each(skips))
+    assert found.reward == 1.0
+    assert [case.name for case in found.cases] == ["T.test_a", "module"]
+    own = Problem(id="p", mode="unit_tests", test_code=code.replace("    @unittest.skip('slow')\n", ""))
+    assert one(make, own, each(skips)).verdict is Verdict.WRONG_ANSWER
 
 
 def test_a_report_needs_this_runs_nonce(make: Make) -> None:

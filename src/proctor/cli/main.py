@@ -7,6 +7,9 @@ traceback is shown only with ``proctor --traceback``.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -125,7 +128,23 @@ def cli(ctx: click.Context, traceback: bool) -> None:
 
 def main() -> None:
     """Console script ``proctor``."""
-    cli.main(prog_name="proctor")
+    try:
+        cli.main(prog_name="proctor")
+    finally:
+        _close_engines()
+
+
+def _close_engines() -> None:
+    """End the agents while the interpreter is still whole; Ctrl-C meanwhile ends everything at once.
+
+    Should that happen, nothing is left either: agents die with their parent.
+    """
+    shared = sys.modules.get("proctor.engine.shared")
+    if shared is None:
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(EXIT_INTERRUPTED))
+    with contextlib.suppress(Exception):
+        shared.close_all()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from proctor.cli.render import escape_line
 
@@ -24,7 +24,7 @@ def fail(message: str, code: int) -> NoReturn:
     """Print the one line of an error and exit; never raises anything else."""
     say(f"error: {message}")
     try:
-        sys.stdout.flush()
+        flush_stdout()
     except (OSError, ValueError):
         quiet_stdout()
     sys.exit(code)
@@ -36,6 +36,11 @@ def say(message: str) -> None:
         print(f"proctor: {escape_line(message)}", file=sys.stderr, flush=True)
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Somebody may be looking; None, a stream that was closed from the start, is nobody."""
+    return stream is not None and stream.isatty()
+
+
 def flush_stdout() -> None:
     """Write out what is buffered, so that a failure to do so is seen and told.
 
@@ -43,7 +48,8 @@ def flush_stdout() -> None:
         OSError: standard output is full, or its reader has gone.
     """
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError as error:
         quiet_stdout()
         error.filename = "standard output"

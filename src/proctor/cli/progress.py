@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from proctor.cli.units import show_time
 from proctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, Task, TaskID
-    from rich.text import Text
+    from rich.progress import Progress, Task
+    from rich.progress_bar import ProgressBar
 
 _EVERY_S = 5.0
 _CAUSES = 5
@@ -139,39 +140,33 @@ def print_causes(tally: Tally) -> None:
 
 
 class Meter:
-    """Shows on standard error how far the batch is; a context manager."""
+    """Shows on standard error how far the batch is, until its block ends.
+
+    Both ways a thread of its own keeps it fresh, also while nothing is done.
+    """
 
     def __init__(self, tally: Tally, *, terminal: bool) -> None:
-        self._tally, self._terminal = tally, terminal
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._told = time.monotonic()
+        self._tally = tally
+        self._bar = _bar(tally) if terminal else None
+        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        if self._terminal:
-            self._bar = _bar()
-            self._task = self._bar.add_task(
-                "scoring", total=self._tally.total, completed=self._tally.done, tally=self._tally
-            )
+        if self._bar is not None:
             self._bar.start()
+        else:
+            threading.Thread(target=self._lines, name="progress", daemon=True).start()
         return self
+
+    def _lines(self) -> None:
+        while not self._ended.wait(_EVERY_S):
+            say(progress_line(self._tally, time.monotonic() - self._tally.started))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
-
-    def update(self) -> None:
-        """Call as often as you like."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._tally.done)
-            return
-        now = time.monotonic()
-        if now - self._told >= _EVERY_S:
-            self._told = now
-            say(progress_line(self._tally, now - self._tally.started))
 
 
 def progress_line(tally: Tally, seconds: float) -> str:
@@ -183,22 +178,24 @@ def progress_line(tally: Tally, seconds: float) -> str:
     return line + (f", {tally.unscored} without a score" if tally.unscored else "")
 
 
-def _bar() -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+def _bar(tally: Tally) -> Progress:
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        """Completions a second and the time left, over this run."""
+    class Rest(ProgressColumn):
+        """Counts, rate and time left, over this run."""
 
         def render(self, task: Task) -> Text:
-            tally: Tally = task.fields["tally"]
-            line = progress_line(tally, time.monotonic() - tally.started)
-            return Text(line.partition(", ")[2] or "starting")
+            return Text(progress_line(tally, time.monotonic() - tally.started))
 
-    columns: list[ProgressColumn] = [
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-    ]
-    return Progress(*columns, console=console(stderr=True), refresh_per_second=5)
+    class Bar(BarColumn):
+        """The bar, up to now."""
+
+        def render(self, task: Task) -> ProgressBar:
+            task.completed = tally.done
+            return super().render(task)
+
+    columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False), Bar(), Rest()]
+    bar = Progress(*columns, console=console(stderr=True), refresh_per_second=5)
+    bar.add_task("scoring", total=tally.total)
+    return bar

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from proctor.cli.messages import explain_os, say
+from proctor.cli.messages import explain_os, is_terminal, say
 from proctor.cli.render import escape, to_json
 from proctor.cli.units import mebibytes, mib, seconds, show_size, size
 from proctor.core.errors import InputError, ProctorError
@@ -127,6 +127,13 @@ def _failure(error: click.ClickException) -> RunFailure:
 @click.option(
     "--file", "files", multiple=True, metavar="PATH[=NAME]", help="Copy a file into /workspace, as NAME. Repeatable."
 )
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="An installed package that python3 may import. Repeatable.",
+)
 @click.option("-i", "--interactive", is_flag=True, help="Read standard input from a terminal too, up to Ctrl-D.")
 @click.option("--real-interpreter", is_flag=True, help="Start a new python3 instead of forking the warm one.")
 @click.option(
@@ -147,6 +154,7 @@ def run(
     output: int,
     keep: int,
     files: tuple[str, ...],
+    packages: tuple[str, ...],
     interactive: bool,
     real_interpreter: bool,
     isolation: str,
@@ -187,12 +195,15 @@ def run(
     program = Program(contents, command, warm=warm)
     from proctor.engine.shared import shared_engine
 
-    outcome = shared_engine(slots=1, isolation=isolation).run(Job(program, (Case(stdin),), limits))[0]
+    outcome = shared_engine(slots=1, isolation=isolation, packages=packages).run(Job(program, (Case(stdin),), limits))[
+        0
+    ]
     if as_json:
         click.echo(to_json(outcome_json(outcome), indent=2))
     elif outcome.error is None:
-        pass_on(outcome.stdout, sys.stdout.buffer, sys.stdout.isatty())
-        pass_on(outcome.stderr, sys.stderr.buffer, sys.stderr.isatty())
+        for data, stream in ((outcome.stdout, sys.stdout), (outcome.stderr, sys.stderr)):
+            if stream is not None:  # it was closed from the start: there is nobody to pass on to
+                pass_on(data, stream.buffer, is_terminal(stream))
     for note in notes(outcome, limits, keep):
         say(note)
     ctx.exit(exit_code(outcome))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proctor.cli.messages import explain_os, fail, say
+from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
@@ -78,6 +78,13 @@ EXIT_TERMINATED = 143
 @click.option(
     "--real-interpreter", is_flag=True, help="Start a new python3 for each case instead of forking the warm one."
 )
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="An installed package that programs may import; repeatable. Else the standard library alone.",
+)
 @click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Score the first N completions only.")
 @click.option("--restart", is_flag=True, help="Begin anew, whatever an earlier run left at --out.")
 @click.option(
@@ -96,6 +103,7 @@ def score(
     format_: str,
     extract: str,
     real_interpreter: bool,
+    packages: tuple[str, ...],
     limit: int | None,
     restart: bool,
     as_json: bool,
@@ -149,6 +157,7 @@ def score(
         extract=extract,
         real_interpreter=real_interpreter,
         isolation=isolation,
+        packages=tuple(sorted(set(packages))),
         limit=limit,
     )
     work = load_work(problems, completions, options)
@@ -160,10 +169,9 @@ def score(
             line = grade.to_json()
             journal.add(grade.index, to_json(line))
             tally.add(line)
-            meter.update()
 
         try:
-            with _terminable(), _quiet_log(), Meter(tally, terminal=sys.stderr.isatty()) as meter:
+            with _terminable(), _quiet_log(), Meter(tally, terminal=is_terminal(sys.stderr)):
                 if pending:
                     work.grade(pending, workers, done)
                 journal.finish()
@@ -195,7 +203,8 @@ def describe(problems: Sequence[str], completions: Sequence[str], options: Optio
         "--problems": [digest_file(Path(name)) for name in problems],
         "--completions": [digest_file(Path(name)) for name in completions],
         "policy": digest_file(policy) if policy is not None else None,
-        **{f"--{name.replace('_', '-')}": value for name, value in asdict(options).items()},
+        **{f"--{name.replace('_', '-')}": value for name, value in asdict(options).items() if name != "packages"},
+        "--package": list(options.packages),
     }
 
 

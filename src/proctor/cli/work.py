@@ -31,6 +31,7 @@ class Options:
     extract: str = "last-valid-block"
     real_interpreter: bool = False
     isolation: str = "auto"
+    packages: tuple[str, ...] = ()
     limit: int | None = None
 
     def grader(self) -> dict[str, Any]:
@@ -68,6 +69,7 @@ class Work:
             on_grade=lambda done: on_grade(replace(done, index=numbers[done.index])),
             workers=workers,
             isolation=self.options.isolation,
+            packages=self.options.packages,
         )
 
 

@@ -14,6 +14,7 @@ class EndedBy(StrEnum):
     MEMORY = "memory"
     OUTPUT = "output"
     CANCELLED = "cancelled"
+    NOT_RUN = "not_run"  # the program had already exceeded its time limit too often in this job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 _AGENT = re.compile(r"(\S+/guest/main\.py) .*")
 # Control groups and folders are named for the process whose engine made them.
 _OWNER = re.compile(r"proctor-(\d+)-")
-SLACK_FILES, SLACK_MIB, SLACK_INODES = 256, 256, 2000
+JAIL_UIDS = 1 << 30  # identities of jails are above all that hosts hand out
+SLACK_FILES, SLACK_MIB, SLACK_INODES = 1024, 512, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,9 @@ def _column(path: str, column: int, only: tuple[str, ...] | None = None) -> Iter
             yield fields[column]
 
 
-def _family() -> Counter[str]:
-    """Commands of this process' descendants and of orphans, with the letter of their state."""
-    parents: dict[int, int] = {}
-    commands: dict[int, str] = {}
+def _processes() -> dict[int, tuple[int, str]]:
+    """Every process that can be seen: its parent, and its command with the word zombie before it where it is one."""
+    found: dict[int, tuple[int, str]] = {}
     for name in _listed("/proc"):
         stat = _read(f"/proc/{name}/stat") if name.isdigit() else ""
         if ")" not in stat:
@@ -70,22 +70,44 @@ def _family() -> Counter[str]:
         command = (
             _read(f"/proc/{name}/cmdline").replace("\0", " ").strip() or f"[{_read(f'/proc/{name}/comm').strip()}]"
         )
-        parents[int(name)] = int(fields[1])
-        commands[int(name)] = ("zombie " if fields[0] in "ZX" else "") + _AGENT.sub(r"\1", command)[:160]
+        found[int(name)] = int(fields[1]), ("zombie " if fields[0] in "ZX" else "") + command
+    return found
+
+
+def _related(pid: int, processes: dict[int, tuple[int, str]]) -> bool:
+    """A descendant of this process, or an orphan that one of its agents left."""
     me = os.getpid()
+    parent, command = processes[pid]
+    if parent == 1 and pid != me:
+        # Others on this host have orphans too: ours carry an agent's arguments or a jail's identity.
+        return f'"parent": {me},' in command or _owner(f"/proc/{pid}") >= JAIL_UIDS
+    seen = {me}
+    while pid in processes and pid not in seen:
+        seen.add(pid)
+        pid = processes[pid][0]
+        if pid == me:
+            return True
+    return False
 
-    def related(pid: int) -> bool:
-        if pid == me or parents.get(pid) == 1:
-            return pid != me
-        seen = set()
-        while pid in parents and pid not in seen:
-            seen.add(pid)
-            pid = parents[pid]
-            if pid == me:
-                return True
-        return False
 
-    return Counter(command for pid, command in commands.items() if related(pid))
+def is_ours(pid: int) -> bool:
+    """The process descends from this one or was left by one of its agents; False when it is gone."""
+    processes = _processes()
+    return pid in processes and _related(pid, processes)
+
+
+def _family() -> Counter[str]:
+    """Commands of the processes that are ours."""
+    processes = _processes()
+    ours = (command for pid, (_, command) in processes.items() if _related(pid, processes))
+    return Counter(_AGENT.sub(r"\1", command)[:160] for command in ours)
+
+
+def _owner(path: str) -> int:
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return -1
 
 
 def _places() -> list[str]:
@@ -134,8 +156,11 @@ def _listed(folder: str | Path, *starts: str) -> list[str]:
 
 
 def _cgroups() -> Iterator[str]:
+    """Control groups of engines and what a program made inside one; other programs of a host make theirs all the time."""
     for folder, folders, _ in os.walk("/sys/fs/cgroup"):
-        yield from (f"{folder}/{name}" for name in folders)
+        for name in folders:
+            if "proctor-" in folder + name or MARK in name:
+                yield f"{folder}/{name}"
 
 
 def snapshot() -> Snapshot:
@@ -175,12 +200,22 @@ def snapshot() -> Snapshot:
     return Snapshot(_family(), {kind: frozenset(names) for kind, names in kinds.items()}, rising, falling)
 
 
+def quiet(gap_s: float = 0.25, patience_s: float = 5.0) -> Snapshot:
+    """A snapshot once the family of this process has stopped changing: an agent that is done makes ready for the next job."""
+    end = time.monotonic() + patience_s
+    seen = snapshot()
+    while time.monotonic() < end:
+        time.sleep(gap_s)
+        last, seen = seen, snapshot()
+        if last.processes == seen.processes:
+            break
+    return seen
+
+
 def _belongs(name: str, running: bool) -> bool:
-    """The thing is a living engine's: another process's, or where ``running`` this one's."""
+    """The thing is another process's engine's, or where ``running`` that of this one's."""
     owner = _OWNER.search(name)
-    if not owner:
-        return False
-    return running if int(owner[1]) == os.getpid() else Path("/proc", owner[1]).exists()
+    return owner is not None and (running or int(owner[1]) != os.getpid())
 
 
 def compare(before: Snapshot, after: Snapshot, *, running: bool = False, amounts: bool = True) -> list[str]:

@@ -54,7 +54,7 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
             if not as_json:
                 out.print(report.level(engine.isolation))
             warm_up(engine)
-            findings = examine(engine, canary, audit.snapshot())
+            findings = examine(engine, canary, audit.quiet())
             document["protections"] = [found.to_json() for found in findings]
             fine = all(found.holds for found in findings)
             last = report.missing(findings)
@@ -67,7 +67,7 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
                     corpus,
                     engine,
                     canary,
-                    missing={f.key: f.remedy for f in findings if not f.holds},
+                    missing={f.key: f.remedy for f in findings if f.tried and not f.holds},
                     rounds=rounds,
                     core_only=core_only,
                 )
@@ -82,15 +82,20 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
                     for fault in campaign.controls:
                         out.print(f"control: {fault}; this campaign does not count", style="bold red")
         left = audit.settled(outside, amounts=corpus is not None)
+        others: list[str] = []
         if corpus_audit is not None:
-            left += [f"host_audit.py: {line}" for line in corpus_audit.diff()]
-    document["left_on_host"] = left
+            seen = corpus_audit.diff()
+            left += [f"host_audit.py: {line}" for line in seen if not by_others(line)]
+            others = [line for line in seen if by_others(line)]
+    document["left_on_host"], document["made_by_others"] = left, others
     document["summary"] = last
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
         for thing in left:
             out.print(f"left on the host: {thing}", style="bold red")
+        for thing in others:
+            out.print(f"made meanwhile by other programs of this host: {thing}", style="dim")
         if corpus is not None and not left:
             out.print("host audit: clean")
         out.print(last)
@@ -110,7 +115,7 @@ class _engine:
             self.engine = shared_engine(isolation=self.isolation)
             _ = self.engine.isolation
         except IsolationUnavailable as error:
-            raise click.ClickException(f"{error}; nothing can be run on this host") from error
+            raise click.ClickException(f"isolation {self.isolation!r} cannot be had on this host: {error}") from error
         return self.engine
 
     def __exit__(self, *error: object) -> None:
@@ -142,6 +147,20 @@ class HostAudit:
         done = self._call("diff", str(self.before), "--slack-mib", "512", "--slack-fds", "1024")
         lines = (done.stdout + done.stderr).splitlines()
         return lines if done.returncode else []
+
+
+def by_others(line: str) -> bool:
+    """A line of the corpus' audit about what cannot be ours: control groups of another name, processes of another family.
+
+    Our engine is closed by then, so nothing of ours descends from this
+    process; what it left would be an orphan that says whose it was.
+    """
+    if line.startswith("cgroups left"):
+        return "proctor-" not in line and audit.MARK not in line
+    if line.startswith("process left"):
+        pid = line.split()[2].partition(":")[0]
+        return not audit.is_ours(int(pid)) if pid.isdigit() else False
+    return False
 
 
 def _run(campaign: Campaign, quiet: bool) -> None:

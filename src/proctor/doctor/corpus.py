@@ -28,6 +28,15 @@ from proctor.grading.grades import Grade
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
 BLOCK = 20
+# Prints everything that it can read in the places where the canary lies.
+_SEARCH = """
+import glob
+for place in glob.glob("/tmp/*") + glob.glob("/dev/shm/*") + glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline"):
+    try:
+        print(open(place, errors="replace").read(10000))
+    except OSError:
+        pass
+"""
 OTHERS_RESIDENT_MIB = 256  # what this process may grow by over a block: inputs of 64 MiB and their copies
 
 
@@ -82,8 +91,7 @@ class Campaign:
             cases=(TestCase(stdin=b"", expected=self.canary.text.encode()),),
             checker=CheckerSpec(kind="lines"),
         )
-        program = "import glob\nprint(*[open(f).read() for f in glob.glob('/tmp/*') + glob.glob('/proc/*/environ')])\n"
-        (found,) = grade([program], secret, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole")
+        (found,) = grade([_SEARCH], secret, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole")
         if found.verdict is Verdict.ACCEPTED or self.canary.leaked(*judging.outputs(found)):
             self.controls.append(f"the expected output was found out, {when}")
 
@@ -100,7 +108,7 @@ class Campaign:
     # ------------------------------------------------------------ rows
 
     def _block(self, rows: Sequence[Row], number: int) -> None:
-        before, resident = audit.snapshot(), _resident_mib()
+        before, resident = audit.quiet(), _resident_mib()
         results = self._together(rows, number)
         left = audit.settled(before, running=True, amounts=False) + [
             f"changed: {path}" for path in self.canary.changed()
@@ -109,7 +117,7 @@ class Campaign:
             # Whose is it? One row at a time, each against the host as it was just before it.
             results = []
             for row in rows:
-                before = audit.snapshot()
+                before = audit.quiet()
                 (result,) = self._together([row], number)
                 for thing in audit.settled(before, running=True, amounts=False):
                     self._blame(result, f"left on the host: {thing}")
@@ -141,7 +149,7 @@ class Campaign:
         result = Result(row, number, protections=rule.protections)
         begun = time.monotonic()
         try:
-            found = self._grade(row, result)
+            found = self._grade(row)
         except Skip as skip:
             result.state, result.how = State.SKIPPED, str(skip)
             return result
@@ -166,7 +174,7 @@ class Campaign:
             said.decode("utf-8", "replace"),
             self.canary,
             result.seconds,
-            regrade=lambda: self._grade(row),
+            regrade=lambda checker: self._grade(row, checker),
             honest=lambda: self._honest(row.mode),
         )
         for check in rule.checks:
@@ -198,7 +206,7 @@ class Campaign:
             if note not in result.notes:
                 result.notes.append(note)
 
-    def _grade(self, row: Row, result: Result | None = None) -> Grade:
+    def _grade(self, row: Row, checker: str | None = None) -> Grade:
         problem, text = tasks.problem(self.corpus, row, self.canary), row.source
         if row.language == "c" and row.mode == "unit_tests":
             (built,) = self.engine.submit(tasks.preload_job(row)).result()
@@ -208,7 +216,12 @@ class Campaign:
         elif row.language in ("c", "cpp") and not _compiler(row.language):
             raise Skip(f"no compiler for {row.language} on this host")
         extract = "last-valid-block" if row.completion else "whole"
-        options: dict[str, Any] = {"limits": tasks.limits(self.corpus), "engine": self.engine, "extract": extract}
+        options: dict[str, Any] = {
+            "limits": tasks.limits(self.corpus),
+            "engine": self.engine,
+            "extract": extract,
+            "checker": checker,
+        }
         (found,) = grade([text], problem, **options)
         return found
 

@@ -51,10 +51,11 @@ def done(**more):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a probe showed: whether the protection holds, and by what."""
+    """What a probe showed: whether the protection holds, and by what; ``tried`` False: the attack never began."""
 
     holds: bool
     how: str
+    tried: bool = True
 
 
 Judge = Callable[[Sequence[Outcome]], Shown]
@@ -95,10 +96,14 @@ def how_it_ended(outcome: Outcome) -> str:
         return f"this host failed: {printable(outcome.error, 120)}"
     if outcome.compile_failed:
         return f"did not compile: {printable(outcome.stderr, 100)}"
+    if outcome.ended_by is EndedBy.NOT_RUN:
+        return "not run"
     if outcome.ended_by is not None:
         return f"ended by the {outcome.ended_by.value.replace('_', ' ')} limit after {outcome.wall_s:.1f} s"
     if outcome.signal is not None:
         return f"ended by signal {outcome.signal}"
+    if outcome.exit_code is None:
+        return "not run"
     last = outcome.stderr.strip().splitlines()[-1:]
     return f"exit status {outcome.exit_code}" + (f" ({printable(last[0], 100)})" if last and outcome.exit_code else "")
 
@@ -118,12 +123,12 @@ def nothing_worked(outcomes: Sequence[Outcome]) -> Shown:
     for outcome in outcomes:
         said = report(outcome)
         if said is None or not outcome.ok or not isinstance(said.get("tried"), int):
-            return Shown(False, f"could not be tried: {how_it_ended(outcome)}")
+            return Shown(False, f"could not be tried: {how_it_ended(outcome)}", False)
         tried += said["tried"]
         got += [printable(str(item), 60) for item in said.get("got", [])]
     if got:
         return Shown(False, f"worked: {', '.join(got[:6])}" + (f" and {len(got) - 6} more" if len(got) > 6 else ""))
-    return Shown(tried > 0, f"{tried} ways tried, none worked" if tried else "could not be tried")
+    return Shown(tried > 0, f"{tried} ways tried, none worked" if tried else "could not be tried", tried > 0)
 
 
 def ended_by(*kinds: EndedBy) -> Judge:
@@ -132,7 +137,8 @@ def ended_by(*kinds: EndedBy) -> Judge:
     def judge(outcomes: Sequence[Outcome]) -> Shown:
         outcome = outcomes[-1]
         used = f", {outcome.cpu_s:.2f} s of CPU used" if outcome.ended_by is EndedBy.CPU else ""
-        return Shown(outcome.error is None and outcome.ended_by in kinds, how_it_ended(outcome) + used)
+        crashed = outcome.error is not None or (outcome.ended_by is None and not outcome.ok)
+        return Shown(not crashed and outcome.ended_by in kinds, how_it_ended(outcome) + used, not crashed)
 
     return judge
 
@@ -149,10 +155,10 @@ def at_most(limit: float, unit: str, *kinds: EndedBy, floor: float = 1) -> Judge
         said = report(outcome) or {}
         count = said.get("count", 0)
         if outcome.error is not None or not isinstance(count, int | float):
-            return Shown(False, how_it_ended(outcome))
+            return Shown(False, how_it_ended(outcome), False)
         ended = outcome.ended_by is not None and outcome.ended_by in kinds
         if count < floor and not ended:
-            return Shown(False, f"could not be tried: got {count} {unit}, {how_it_ended(outcome)}")
+            return Shown(False, f"could not be tried: got {count} {unit}, {how_it_ended(outcome)}", False)
         told = f"got {count:g} of {limit:g} {unit}" + (f", {how_it_ended(outcome)}" if outcome.ended_by else "")
         return Shown(count <= limit, told)
 

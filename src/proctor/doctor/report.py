@@ -45,7 +45,7 @@ def protections(findings: Sequence[Finding]) -> Table:
     table.add_column("shown by", ratio=4)
     table.add_column("to install or enable", ratio=4)
     for found in findings:
-        state = Text("holds", "green") if found.holds else Text("MISSING", "bold red")
+        state = Text("holds", "green") if found.holds else Text("MISSING" if found.tried else "NOT TRIED", "bold red")
         table.add_row(Text(found.title), state, Text(found.how), Text("" if found.holds else found.remedy))
     return table
 
@@ -55,7 +55,15 @@ def missing(findings: Sequence[Finding]) -> str:
     gone = [found for found in findings if not found.holds]
     if not gone:
         return f"all {len(findings)} protections hold"
-    return f"{len(findings) - len(gone)} of {len(findings)} protections hold; missing: {', '.join(f.key for f in gone)}"
+    told = [
+        f"{word}: {', '.join(names)}"
+        for word, names in (
+            ("missing", [f.key for f in gone if f.tried]),
+            ("not tried", [f.key for f in gone if not f.tried]),
+        )
+        if names
+    ]
+    return f"{len(findings) - len(gone)} of {len(findings)} protections hold; {'; '.join(told)}"
 
 
 def attacks(results: Sequence[Result]) -> Table:

@@ -27,7 +27,7 @@ class Seen:
 
     Attributes:
         text: what the program wrote, all cases and both streams.
-        regrade: grades the same program again.
+        regrade: grades the same program again, with the checker of that name or the same one.
         honest: grades the honest control of this row's mode; True when it is right.
         seconds: wall time of the whole grading.
     """
@@ -37,7 +37,7 @@ class Seen:
     text: str
     canary: Canary
     seconds: float
-    regrade: Callable[[], Grade]
+    regrade: Callable[[str | None], Grade]
     honest: Callable[[], bool]
 
 
@@ -213,7 +213,7 @@ def _no_preload_here(seen: Seen) -> list[str]:
 
 def _twenty_different(seen: Seen) -> list[str]:
     lines: list[bytes] = []
-    for grade in (seen.grade, *(seen.regrade() for _ in range(4))):
+    for grade in (seen.grade, *(seen.regrade(None) for _ in range(4))):
         lines += [case.outcome.stdout for case in grade.cases]
     return (
         [] if len(set(lines)) == len(lines) >= 20 else [f"{len(lines)} runs printed {len(set(lines))} different lines"]
@@ -228,6 +228,30 @@ def _three_quarters(seen: Seen) -> list[str]:
 def _time_limit_everywhere(seen: Seen) -> list[str]:
     other = [case for case in seen.grade.cases if case.verdict is not Verdict.TIME_LIMIT]
     return [f"{len(other)} cases are no time limit"] if other else []
+
+
+def _by_signal(seen: Seen) -> list[str]:
+    """Each case was ended by the signal that it sent itself: otherwise nothing was tried."""
+    other = [case for case in seen.grade.cases if case.outcome.signal is None]
+    return [f"{len(other)} cases were not ended by their own signal"] if other else []
+
+
+def _by_status(seen: Seen) -> list[str]:
+    codes = [case.outcome.exit_code for case in seen.grade.cases]
+    return (
+        []
+        if all(code is not None and code >= 124 for code in codes)
+        else [f"exit statuses {codes}, not those that it left with"]
+    )
+
+
+def _right_as_number(seen: Seen) -> list[str]:
+    exact, numeric = share(seen.regrade("exact")), share(seen.regrade("numbers"))
+    return (
+        []
+        if (exact, numeric) == (0, 1)
+        else [f"score {exact:g} under exact and {numeric:g} under numbers, not 0 and 1"]
+    )
 
 
 def _streams_apart(seen: Seen) -> list[str]:
@@ -281,6 +305,9 @@ RULES: dict[str, Rule] = {
     "read_only_root": Rule((_writable_only_own,), ("writes",)),
     "keyring_session": Rule((_no_keyring,), ("system_calls",)),
     "clone_entropy": Rule((_twenty_different,)),
+    "float_last_digit": Rule((_right_as_number,)),
+    "self_signals": Rule((_by_signal,)),
+    "reserved_exit_codes": Rule((_by_status,)),
     "controlling_terminal": Rule((never_shows("TTY|PUSHED"),), ("descriptors",)),
     "answer_on_stderr_too": Rule((_streams_apart,)),
 }

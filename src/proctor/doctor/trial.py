@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from proctor.core.outcome import Outcome
 from proctor.doctor import audit
 from proctor.doctor.canary import Canary
 from proctor.doctor.probe import Probe, Shown
 from proctor.doctor.probes_limits import BOUNDS
 from proctor.doctor.probes_walls import WALLS
 from proctor.engine.job import Case, Job, Program
+from proctor.grading.api import AnyEngine
 
 PROBES: tuple[Probe, ...] = WALLS + BOUNDS
 # Variables that a program has anyway, with values of the jail's own.
@@ -42,16 +41,12 @@ WAYS = (("warm", True), ("real interpreter", False))
 REPORT_THIS = "nothing: this is a fault of Proctor's, please report it"
 
 
-class Runner(Protocol):
-    """The part of an engine that the doctor uses."""
+class Runner(AnyEngine, Protocol):
+    """What the doctor needs of an engine; ``proctor.engine.shared.SyncEngine`` has it."""
 
     @property
-    def isolation(self) -> str: ...
-
-    @property
-    def slots(self) -> int: ...
-
-    def submit(self, job: Job) -> Future[list[Outcome]]: ...
+    def isolation(self) -> str:
+        """The level that is really in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +58,7 @@ class Finding:
         holds: the attack on it failed, in every way that a program is run.
         how: what was seen.
         remedy: what to install or enable, where it does not hold.
+        tried: False: the attack could not even begin, so nothing is known.
     """
 
     key: str
@@ -70,11 +66,12 @@ class Finding:
     holds: bool
     how: str
     remedy: str = ""
+    tried: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         row: dict[str, Any] = {"protection": self.key, "title": self.title, "holds": self.holds, "shown": self.how}
-        return row if self.holds else row | {"remedy": self.remedy}
+        return row if self.holds else row | {"tried": self.tried, "remedy": self.remedy}
 
 
 def facts(canary: Canary) -> dict[str, Any]:
@@ -107,7 +104,10 @@ def merge(probe: Probe, shown: Sequence[tuple[str, Shown]], visited: dict[str, i
         return Finding(probe.key, probe.title, True, shown[0][1].how)
     ways = ", ".join(way for way, _ in bad)
     told = [bad[0][1].how + (f" ({ways})" if len(bad) < len(shown) else "")] if bad else []
-    return Finding(probe.key, probe.title, False, "; ".join(told + reached), probe.remedy)
+    tried = bool(reached) or any(one.tried for _, one in bad)
+    return Finding(
+        probe.key, probe.title, False, "; ".join(told + reached), probe.remedy if tried else REPORT_THIS, tried
+    )
 
 
 def warm_up(engine: Runner) -> None:

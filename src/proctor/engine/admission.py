@@ -65,11 +65,12 @@ class Admission:
 
     def remove(self, ticket: Ticket) -> list[Ticket]:
         """Forget a ticket, whether it waits or runs; returns the tickets that may start now."""
-        self._running.discard(ticket)
-        if ticket in self._alone:
+        if ticket in self._running:
+            self._running.remove(ticket)
+        elif ticket in self._alone:
             self._alone.remove(ticket)
-        queue = self._queues.get(ticket.owner)
-        if queue and ticket in queue:
+        elif ticket in self._queues.get(ticket.owner, ()):
+            queue = self._queues[ticket.owner]
             queue.remove(ticket)
             if not queue:
                 del self._queues[ticket.owner]

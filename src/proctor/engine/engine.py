@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
-from proctor.core.limits import Limits
-from proctor.core.outcome import EndedBy, Outcome
+from proctor.core.outcome import Outcome
+from proctor.engine import capacity
 from proctor.engine.admission import Admission, Ticket
-from proctor.engine.job import Case, Job
+from proctor.engine.job import Job
 from proctor.engine.link import Link
+from proctor.engine.settling import DECISIVE, Settling, Todo
 from proctor.images.host import Image, host_image
 from proctor.isolation.base import Boundary
 from proctor.isolation.jail import JailBoundary
 
 ATTEMPTS = 3  # agents that may fail under a case before it is an infrastructure error
-# CPU time of the same program differs by up to 1.83 between a quiet and a
-# contended core (0.6 to 1.1 of nominal was measured), so a program that has
-# used twice its limit is over it on any host, and one between is run again alone.
-DECISIVE = 2.0
+CLOSED = "the engine was closed"
 _AGENT_MIB = 32  # what an idle slot may take beside its job
-_SIGKILL = 9
 
 
 class Engine:
@@ -46,17 +43,20 @@ class Engine:
         self, *, slots: int | None = None, isolation: str = "auto", memory_mib: int | None = None,
         image: Image | None = None, boundary: Boundary | None = None,
     ) -> None:  # fmt: skip
-        self.slots = slots or len(os.sched_getaffinity(0))
+        self.slots = slots or capacity.cores()
         self.boundary = boundary or JailBoundary(isolation)
         self.image = image or host_image()
-        self._admission = Admission(self.slots, memory_mib or int(0.8 * _free_mib()))
+        self._admission = Admission(self.slots, memory_mib or int(0.8 * capacity.free_mib()))
         self._gates: dict[Ticket, asyncio.Event] = {}
         self._idle: list[Link] = []
         self._links: set[Link] = set()
         self._endings: set[asyncio.Task[None]] = set()
+        self._runs: set[object] = set()
         self._number = 0
+        self._closed = ""  # why there will be no more jobs
         self.features: dict[str, Any] = {}
         self.replaced = 0
+        _living.add(self)
 
     async def __aenter__(self) -> Engine:
         await self.start()
@@ -71,34 +71,62 @@ class Engine:
         Raises:
             IsolationUnavailable: the level that was asked for cannot be had here.
         """
-        self._idle.append(await self._new_link())
+        if self._links:
+            return
+        try:
+            self._idle.append(await self._new_link())
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        """End all agents and wait until nothing of them is left."""
-        links, self._links = list(self._links), set()
+        """End all agents and wait until nothing of them is left; jobs under way end with an error outcome."""
+        self._closed = self._closed or CLOSED
         self._idle.clear()
-        await asyncio.gather(*(link.close() for link in links), *self._endings, return_exceptions=True)
-
-    def release(self) -> None:
-        """Let go of all agents without waiting, from any thread; they end by themselves."""
+        for gate in list(self._gates.values()):
+            gate.set()
         for link in list(self._links):
-            link.agent.control.close()
-            if link.agent.lifeline >= 0:
-                os.close(link.agent.lifeline)
-                link.agent.lifeline = -1
+            self._end(link)
+        while self._endings:
+            await asyncio.wait(self._endings)
+        while self._runs:  # each sees that it is over at its next step
+            await asyncio.sleep(0.001)
+
+    def pids(self) -> list[int]:
+        """Supervisors of the agents that live now; from any thread."""
+        return [link.agent.process.pid for link in list(self._links)]
+
+    def _forget(self) -> None:
+        """In a forked child: the agents are the parent's, and so is the event loop's poll object.
+
+        So nothing is told to an agent and nothing is asked of the loop; only
+        the copies of descriptors that keep agents alive are closed.
+        """
+        self._closed = "this engine belongs to the process that was forked; make another"
+        for link in list(self._links):
+            link.agent.forget()
 
     async def _new_link(self) -> Link:
+        if self._closed:
+            raise InfrastructureError(self._closed)
         self._number += 1
-        link = await Link.start(self.boundary, self.image, self._number)
+        link = Link.spawn(self.boundary, self.image, self._number)
         self._links.add(link)
+        try:
+            await link.ready()
+        except BaseException:
+            self._end(link)
+            raise
         self.features = link.features
         return link
 
-    def _end(self, link: Link) -> None:
-        self._links.discard(link)
-        task = asyncio.create_task(link.close())
+    def _end(self, link: Link) -> asyncio.Task[None]:
+        """Begin to end an agent; the task ends when nothing of it is left."""
+        task = asyncio.get_running_loop().create_task(link.close())
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+        task.add_done_callback(lambda _: self._links.discard(link))
+        return task
 
     async def run(
         self, job: Job, *, owner: object = None, on_outcome: Callable[[int, Outcome], None] | None = None
@@ -110,65 +138,77 @@ class Engine:
 
         Args:
             owner: jobs of one owner queue behind each other, owners take turns.
-            on_outcome: called with (index, outcome) as soon as a case's outcome is final.
+            on_outcome: called with (index, outcome), in the order of the
+                cases, as soon as an outcome is final. What it raises ends the job.
         """
-        outcomes: dict[int, Outcome] = {}
+        settling = Settling(job, on_outcome)
         owner = owner if owner is not None else object()
-        everything = list(enumerate(job.cases))
-        await self._attempt(job, everything, owner, outcomes, alone=False)
-        doubtful = [(i, case) for i, case in everything if _doubtful(outcomes[i], job.limits, case)]
-        if on_outcome:
-            for i, _ in everything:
-                if i not in dict(doubtful):
-                    on_outcome(i, outcomes[i])
-        for i, case in doubtful:
-            again: dict[int, Outcome] = {}
-            await self._attempt(job, [(i, case)], owner, again, alone=outcomes[i].signal != _SIGKILL or bool(outcomes[i].ended_by))
-            outcomes[i] = _settle(again[i], job.limits, case)
-            if on_outcome:
-                on_outcome(i, outcomes[i])
-        return [outcomes[i] for i, _ in everything]
+        self._runs.add(settling)
+        try:
+            while todo := settling.todo():
+                await self._attempt(job, todo, owner, settling)
+                settling.settle(todo)
+        finally:
+            self._runs.discard(settling)
+        return settling.result()
 
-    async def _attempt(
-        self, job: Job, cases: list[tuple[int, Case]], owner: object, outcomes: dict[int, Outcome], *, alone: bool
-    ) -> None:
-        """Fill ``outcomes`` for ``cases``, on as many agents as it takes, up to ATTEMPTS."""
+    async def _attempt(self, job: Job, todo: Todo, owner: object, settling: Settling) -> None:
+        """Give each case an outcome, on as many agents as it takes, up to ATTEMPTS."""
         faults: list[str] = []
-        while (left := [(i, case) for i, case in cases if i not in outcomes]) and len(faults) < ATTEMPTS:
-            before = len(outcomes)
-            memory = max(job.limits.memory_mib, job.compile_limits.memory_mib if job.program.compile else 0)
-            ticket = Ticket(owner, memory + _AGENT_MIB, alone)
+        memory = max(job.limits.memory_mib, job.compile_limits.memory_mib if job.program.compile else 0)
+        while left := settling.missing(todo.cases):
+            if self._closed:
+                return settling.fail(left, self._closed)
+            if len(faults) == ATTEMPTS:
+                return settling.fail(left, f"after {ATTEMPTS} attempts: {faults[-1]}")
+            before = settling.count()
+            ticket = Ticket(owner, memory + _AGENT_MIB, todo.alone)
             await self._admitted(ticket)
             try:
-                await self._on_a_link(job, left, outcomes, alone)
+                await self._on_a_link(job, replace(todo, cases=left), settling, ticket, fresh=bool(faults))
             except IsolationUnavailable as exc:
-                faults += [str(exc)] * ATTEMPTS
+                return settling.fail(left, str(exc))
             except InfrastructureError as exc:
-                if len(outcomes) > before:
+                if settling.count() > before:
                     faults.clear()  # it got further: the next fault is another case's
                 faults.append(str(exc))
                 self.replaced += 1
-            finally:
-                self._open(self._admission.remove(ticket))
-        for i, _ in left:
-            outcomes.setdefault(i, Outcome(error=f"after {len(faults)} attempts: {faults[-1]}" if faults else "cancelled"))
+        return None
 
-    async def _on_a_link(self, job: Job, cases: list[tuple[int, Case]], outcomes: dict[int, Outcome], alone: bool) -> None:
-        link = self._idle.pop() if self._idle else await self._new_link()
+    async def _on_a_link(self, job: Job, todo: Todo, settling: Settling, ticket: Ticket, *, fresh: bool) -> None:
+        """Lease an agent and run cases on it. The ticket is given back, but not before an agent that failed is gone."""
+        link: Link | None = None
         healthy = False
         try:
+            link = await self._lease(fresh)
             failed = await link.run(
-                job.program, cases, job.limits, job.compile_limits,
-                cpu_factor=1.0 if alone else DECISIVE, on_outcome=lambda i, outcome: outcomes.__setitem__(i, outcome),
+                job.program, todo.cases, job.limits, job.compile_limits, stop_after=settling.stop_after(todo),
+                cpu_factor=1.0 if todo.alone else DECISIVE, on_outcome=settling.add,
             )  # fmt: skip
-            if failed is not None:
-                outcomes.update((i, replace(failed, compile_failed=True)) for i, _ in cases)
             healthy = True
+            if failed is not None:
+                failed = replace(failed, compile_failed=True)
+                for i, _ in todo.cases:
+                    settling.add(i, failed, 0.0)
         finally:
-            if healthy:
+            if link is None:
+                self._leave(ticket)
+            elif healthy and not self._closed:
                 self._idle.append(link)
+                self._leave(ticket)
             else:
-                self._end(link)
+                self._end(link).add_done_callback(lambda _: self._leave(ticket))
+
+    async def _lease(self, fresh: bool) -> Link:
+        """An idle agent that seems well, or a new one. After a fault a new one: idle ones may have been hit by the same."""
+        while self._idle:
+            link = self._idle.pop()
+            if link.usable and not fresh:
+                return link
+            self._end(link)
+            if fresh:
+                break
+        return await self._new_link()
 
     async def _admitted(self, ticket: Ticket) -> None:
         gate = self._gates[ticket] = asyncio.Event()
@@ -176,10 +216,13 @@ class Engine:
         try:
             await gate.wait()
         except BaseException:
-            self._open(self._admission.remove(ticket))
+            self._leave(ticket)
             raise
         finally:
             self._gates.pop(ticket, None)
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._open(self._admission.remove(ticket))
 
     def _open(self, tickets: list[Ticket]) -> None:
         for ticket in tickets:
@@ -187,29 +230,15 @@ class Engine:
                 gate.set()
 
 
-def _doubtful(outcome: Outcome, limits: Limits, case: Case) -> bool:
-    """A verdict on this outcome could hang on the load, so the case is run again, alone."""
-    if outcome.error or outcome.compile_failed:
-        return False
-    if outcome.ended_by is EndedBy.WALL:
-        return outcome.cpu_s > 0.1 * outcome.wall_s  # a sleeper's wall time is its own doing
-    if outcome.ended_by is None and case.steps == 1 and outcome.cpu_s > limits.cpu_s:
-        return True
-    # Killed, and not by us: by itself, or by something on the host.
-    return outcome.ended_by is None and outcome.signal == _SIGKILL
+_living: weakref.WeakSet[Engine] = weakref.WeakSet()
+_parents: list[Engine] = []  # kept, so that nothing of theirs is finalised in a child
 
 
-def _settle(outcome: Outcome, limits: Limits, case: Case) -> Outcome:
-    """The second outcome, final: over the CPU limit alone is over it."""
-    if outcome.error:
-        return outcome
-    if outcome.ended_by is None and case.steps == 1 and outcome.cpu_s > limits.cpu_s:
-        return replace(outcome, ended_by=EndedBy.CPU, confirmed=True)
-    return replace(outcome, confirmed=True)
+def _after_fork() -> None:
+    for engine in list(_living):
+        engine._forget()
+        _parents.append(engine)
+    _living.clear()
 
 
-def _free_mib() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) >> 10
-    return 1024
+os.register_at_fork(after_in_child=_after_fork)

@@ -10,6 +10,7 @@ from proctor.core.limits import Limits
 
 MAX_STDIN = 64 << 20
 MAX_FILES_BYTES = 64 << 20
+STOP_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program, its cases' inputs, and the bounds of each case."""
+    """A program, its cases' inputs, and the bounds of each case.
+
+    Attributes:
+        stop_after: time limits exceeded after which the cases that are left
+            are not run (``EndedBy.NOT_RUN``): a right program exceeds none, and
+            an endless loop must not cost its limit in each of a hundred cases.
+            None runs them all.
+    """
 
     program: Program
     cases: tuple[Case, ...]
     limits: Limits = field(default_factory=Limits)
+    stop_after: int | None = STOP_AFTER
     compile_limits: Limits = field(default_factory=lambda: Limits(cpu_s=30, wall_s=60, memory_mib=1024, processes=128, workspace_mib=256))

@@ -2,130 +2,167 @@
 
 Whatever comes from a guest is hostile: a frame that is too large, of the wrong
 kind, or whose fields do not fit is a ``FrameError``, and the agent is ended.
+``reading`` holds the checks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from proctor.core.errors import FrameError, InfrastructureError, IsolationUnavailable
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
+from proctor.engine import reading
 from proctor.engine.job import Case, Program
+from proctor.engine.stream import Stream
 from proctor.guest import protocol
 from proctor.images.host import Image
-from proctor.isolation import sweep
 from proctor.isolation.base import AgentProcess, Boundary
 
 READY_S = 60.0  # an agent is ready in 0.1 s here; a loaded host may take a hundred times that
 SILENCE_S = 30.0  # a jail beats each second while a case runs
+# The jail itself ends a case at ten times its wall limit, whatever the load; one that only says so is ended here.
+WALL_FACTOR, GRACE_S = 10, 60.0
+END_S = 15.0  # for an agent to end by itself once it is told to
+_LEFT_S = 10.0  # for the kernel to end what an agent that was killed has left
 _STACK = 8 << 20  # what a login shell gives; compiled programs get more
 _STACK_COMPILED = 256 << 20
 
+OnOutcome = Callable[[int, Outcome, float], None]  # index, outcome, CPU seconds of its busiest step
+
 
 class Link:
-    """A live agent. Made by ``start``; one job at a time; ended by ``close``."""
+    """A live agent: ``spawn``, ``ready``, then one job at a time; ended by ``close``."""
 
-    def __init__(self, agent: AgentProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.agent, self.reader, self.writer = agent, reader, writer
+    def __init__(self, boundary: Boundary, agent: AgentProcess) -> None:
+        self.boundary, self.agent = boundary, agent
+        self.stream = Stream(agent.control)
         self.features: dict[str, Any] = {}
         self.preloaded: frozenset[str] = frozenset()
-        self.jobs = 0
+        self._over: asyncio.Event | None = None
 
     @classmethod
-    async def start(cls, boundary: Boundary, image: Image, number: int) -> Link:
-        """Start an agent and wait until it is ready.
+    def spawn(cls, boundary: Boundary, image: Image, number: int) -> Link:
+        """Start an agent's process; InfrastructureError when not even that is possible."""
+        try:
+            return cls(boundary, boundary.start(image, number))
+        except OSError as exc:
+            raise InfrastructureError(f"the agent cannot be started: {exc}") from exc
+
+    async def ready(self) -> None:
+        """Wait until it takes jobs.
 
         Raises:
             IsolationUnavailable: this host does not allow the level that was asked for.
             InfrastructureError: it did not come up, with its own words where it had any.
         """
-        try:
-            agent = boundary.start(image, number)
-        except OSError as exc:
-            raise InfrastructureError(f"the agent cannot be started: {exc}") from exc
-        agent.control.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=agent.control, limit=1 << 20)
-        link = cls(agent, reader, writer)
-        try:
-            kind, header, _ = await link._frame(READY_S)
-            if kind == protocol.FAULT:
-                error = IsolationUnavailable if header.get("isolation") is True else InfrastructureError
-                raise error(f"the agent cannot build its walls: {str(header.get('message'))[:2000]}")
-            if kind != protocol.READY or not isinstance(header.get("features"), dict):
-                raise FrameError("the agent's first words are not READY")
-            link.features = header["features"]
-            names = header.get("preloaded")
-            link.preloaded = frozenset(names) if isinstance(names, list) and all(isinstance(x, str) for x in names) else frozenset()
-        except BaseException:
-            await link.close()
-            raise
-        return link
+        kind, header, _ = await self._frame(READY_S, 0)
+        if kind == protocol.FAULT:
+            error = IsolationUnavailable if header.get("isolation") is True else InfrastructureError
+            raise error(f"the agent cannot build its walls: {reading.text(header.get('message'))}")
+        if kind != protocol.READY or not isinstance(header.get("features"), dict):
+            raise FrameError("the agent's first words are not READY")
+        self.features = header["features"]
+        names = header.get("preloaded")
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            self.preloaded = frozenset(names)
 
-    async def _frame(self, timeout: float) -> tuple[int, dict[str, Any], bytes]:
+    @property
+    def usable(self) -> bool:
+        """Nothing is known against giving it a job."""
+        return self._over is None and self.agent.process.poll() is None and self.stream.quiet()
+
+    async def _frame(self, timeout: float, most: int, late: str | None = None) -> tuple[int, dict[str, Any], bytes]:
+        """The next frame, its body at most ``most`` bytes, within ``timeout`` seconds; ``late`` says what that was for."""
         try:
             async with asyncio.timeout(timeout):
-                head = await self.reader.readexactly(protocol.HEAD.size)
-                kind, header, body = protocol.unpack_head(head)
-                text = await self.reader.readexactly(header)
-                data = await self.reader.readexactly(body)
+                kind, header, body = protocol.unpack_head(await self.stream.exactly(protocol.HEAD.size))
+                if body > most:
+                    raise ValueError(f"{body} bytes where at most {most} are due")
+                text = await self.stream.exactly(header)
+                data = await self.stream.exactly(body)
             return kind, protocol.unpack_header(text), data
         except TimeoutError as exc:
-            raise InfrastructureError(f"the agent was silent for {timeout:.0f} s") from exc
-        except (asyncio.IncompleteReadError, ConnectionError) as exc:
-            raise InfrastructureError("the agent ended in the middle of its work") from exc
+            raise InfrastructureError(late or f"the agent was silent for {timeout:.0f} s") from exc
+        except (EOFError, OSError) as exc:
+            raise InfrastructureError(f"the agent ended in the middle of its work{self._last_words()}") from exc
         except ValueError as exc:
             raise FrameError(f"the agent sent nonsense: {exc}") from exc
 
+    def _last_words(self) -> str:
+        """The end of what the agent wrote on stderr, for a human."""
+        if self.agent.log < 0:
+            return ""
+        size = os.fstat(self.agent.log).st_size
+        words = os.pread(self.agent.log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+        return f": {words}" if words else ""
+
     async def run(
         self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits,
-        *, cpu_factor: float, on_outcome: Callable[[int, Outcome], None],
+        *, cpu_factor: float, stop_after: int | None, on_outcome: OnOutcome,
     ) -> Outcome | None:  # fmt: skip
         """Run cases in order and report each; returns the compiler's outcome when compiling failed.
+
+        Args:
+            cpu_factor: times the CPU limit at which a case is ended.
+            stop_after: time limits after which the rest is not run; None runs all.
 
         Raises:
             InfrastructureError: this link is of no more use; cases that were reported stand.
         """
-        self.jobs += 1
-        feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor))
+        clock = asyncio.get_running_loop().time
+        expected = [(index, limits, case.steps) for index, case in cases]
+        if program.compile:
+            expected.insert(0, (-1, compile_limits, 1))
         failed: Outcome | None = None
+        late, token = 0, secrets.randbits(62)
+        told: dict[str, Any] = {"token": token} if stop_after is None else {"token": token, "stop_after": stop_after}
+        feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told))
+        feeder.add_done_callback(_retrieved)
         try:
-            expected = [index for index, _ in cases]
-            if program.compile:
-                expected.insert(0, -1)
             while True:
-                kind, header, body = await self._frame(SILENCE_S)
-                if kind == protocol.BEAT:
-                    continue
+                allowed = GRACE_S + (WALL_FACTOR * expected[0][1].wall * expected[0][2] if expected else 0.0)
+                most = reading.most(expected[0][1]) if expected else 0
+                deadline, kind = clock() + allowed, protocol.BEAT
+                while kind == protocol.BEAT:
+                    left = deadline - clock()
+                    late_word = f"the agent beats, but has not come to an end in {allowed:.0f} s" if left < SILENCE_S else None
+                    kind, header, body = await self._frame(min(SILENCE_S, left), most, late_word)
+                    if kind == protocol.BEAT and body:
+                        raise FrameError("the agent sent a beat with a body")
                 if kind == protocol.FAULT:
-                    raise InfrastructureError(f"the jail failed: {str(header.get('message'))[:2000]}")
+                    raise InfrastructureError(f"the jail failed: {reading.text(header.get('message'))}")
                 if kind == protocol.DONE and not expected:
-                    break
-                if kind != protocol.OUTCOME or not expected or header.get("case") != expected[0]:
+                    await feeder
+                    return failed
+                if kind != protocol.OUTCOME or not expected:
                     raise FrameError(f"the agent sent frame {kind} out of turn")
-                index = expected.pop(0)
-                bounds = compile_limits if index < 0 else limits
-                outcome = read_outcome(header, body, bounds)
+                index, bounds, _ = expected.pop(0)
+                outcome, busiest = reading.outcome(header, body, token, index, bounds)
+                if outcome.ended_by is EndedBy.NOT_RUN and (stop_after is None or late < stop_after or index < 0):
+                    raise FrameError("the agent left out a case")
+                late += outcome.ended_by in (EndedBy.CPU, EndedBy.WALL) and index >= 0
                 if index >= 0:
-                    on_outcome(index, outcome)
+                    on_outcome(index, outcome, busiest)
                 elif not outcome.ok:
                     failed = outcome
                     expected.clear()
-            return failed
+        except OSError as exc:  # of the feeder, when all else was already there
+            raise InfrastructureError("the agent ended in the middle of its work") from exc
         finally:
             feeder.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-                await feeder
 
     async def _feed(
-        self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits, cpu_factor: float
-    ) -> None:
+        self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits, cpu_factor: float,
+        told: dict[str, Any],
+    ) -> None:  # fmt: skip
         warm = program.warm and not any(name.split("/")[0].removesuffix(".py") in self.preloaded for name in program.files)
-        job: dict[str, Any] = {
+        job: dict[str, Any] = told | {
             "files": [[name, len(data)] for name, data in program.files.items()],
             "argv": list(program.argv),
             "warm": warm,
@@ -133,7 +170,7 @@ class Link:
         }
         if program.compile:
             job["compile"] = {"argv": list(program.compile), "limits": _limits(compile_limits, _STACK_COMPILED)}
-        self.writer.write(protocol.pack(protocol.JOB, job, *program.files.values()))
+        await self.stream.send(protocol.pack(protocol.JOB, job, *program.files.values()))
         for index, case in cases:
             header = {
                 "case": index,
@@ -142,31 +179,46 @@ class Link:
                 "steps": case.steps,
                 "cpu_kill": int(limits.cpu_s * cpu_factor * 1e9),
             }
-            self.writer.write(protocol.pack(protocol.CASE, header, case.stdin, case.request or b""))
-            await self.writer.drain()
-        self.writer.write(protocol.pack(protocol.END, {}))
-        await self.writer.drain()
+            await self.stream.send(protocol.pack(protocol.CASE, header, case.stdin, case.request or b""))
+        await self.stream.send(protocol.pack(protocol.END, {}))
 
     async def close(self) -> None:
-        """End the agent and wait until nothing of it is left."""
-        self.release()
-        process = self.agent.process
-        loop = asyncio.get_running_loop()
+        """End the agent and wait until nothing of it is left; may be called again."""
+        if self._over is not None:
+            await self._over.wait()
+            return
+        self._over = asyncio.Event()
         try:
-            await asyncio.wait_for(loop.run_in_executor(None, process.wait, 15), 20)
-        except Exception:  # stopped or stuck: by force, and its leavings by hand
-            process.kill()
-            await loop.run_in_executor(None, process.wait)
-            await asyncio.sleep(0.1)
-        if process.returncode:
-            await loop.run_in_executor(None, sweep.remove_named, self.agent.name)
+            self.agent.release()
+            clock, process = asyncio.get_running_loop().time, self.agent.process
+            deadline, pause = clock() + END_S, 0.001
+            # Looked at now and then, not waited for in a thread: at the interpreter's end there are no new threads.
+            while process.poll() is None:
+                if clock() > deadline or _stopped(process.pid):
+                    process.kill()  # by force, and its leavings by hand
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            deadline = clock() + _LEFT_S
+            while not self.boundary.ended(self.agent) and clock() < deadline:
+                await asyncio.sleep(0.02)
+        finally:
+            self.stream.drop()
+            self.agent.forget()
+            self._over.set()
 
-    def release(self) -> None:
-        """Close the descriptors: the supervisor then ends everything by itself. Never blocks."""
-        self.writer.close()
-        if self.agent.lifeline >= 0:
-            os.close(self.agent.lifeline)
-            self.agent.lifeline = -1
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Take note of a task's exception, which nobody else may ask for."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _stopped(pid: int) -> bool:
+    """Someone has sent the process SIGSTOP."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except (OSError, IndexError):
+        return False
 
 
 def _limits(limits: Limits, stack: int) -> dict[str, int]:
@@ -183,43 +235,3 @@ def _limits(limits: Limits, stack: int) -> dict[str, int]:
         "stderr_keep": limits.stderr_keep,
         "stack": stack,
     }
-
-
-def read_outcome(header: dict[str, Any], body: bytes, limits: Limits) -> Outcome:
-    """An OUTCOME frame, every field checked; FrameError when one is not what it must be."""
-
-    def number(name: str, low: int, high: int, none: bool = False) -> Any:
-        value = header.get(name)
-        if value is None and none:
-            return None
-        if type(value) is not int or not low <= value <= high:
-            raise FrameError(f"outcome's {name} is {value!r:.50}")
-        return value
-
-    def sizes(name: str) -> list[int]:
-        value = header.get(name)
-        if not isinstance(value, list) or len(value) != 3 or any(type(x) is not int or not 0 <= x <= 1 << 62 for x in value):
-            raise FrameError(f"outcome's {name} is {value!r:.50}")
-        return value
-
-    kept, written = sizes("kept"), sizes("written")
-    if sum(kept) != len(body) or kept[0] > limits.output_bytes or any(k > w for k, w in zip(kept, written, strict=True)):
-        raise FrameError("outcome's sizes do not fit")
-    ended = header.get("ended")
-    if ended is not None and ended not in [e.value for e in EndedBy]:
-        raise FrameError(f"outcome ended by {ended!r:.50}")
-    exit_code, signal = number("exit", 0, 255, True), number("signal", 0, 127, True)
-    if (exit_code is None) == (signal is None):
-        raise FrameError("outcome has neither or both of exit and signal")
-    stdout, stderr, result = body[: kept[0]], body[kept[0] : kept[0] + kept[1]], body[kept[0] + kept[1] :]
-    top = 1 << 62
-    note = header.get("note")
-    if isinstance(note, str):
-        stderr += note[:500].encode("utf-8", "replace")
-    return Outcome(
-        exit_code=exit_code, signal=signal, stdout=stdout, stderr=stderr, result=result,
-        stdout_truncated=written[0] > kept[0], stderr_truncated=written[1] > kept[1],
-        cpu_s=number("cpu_ns", 0, top) / 1e9, wall_s=number("wall_ns", 0, top) / 1e9,
-        peak_memory_bytes=number("peak", 0, top) or None, ended_by=EndedBy(ended) if ended else None,
-        left_processes=number("left", 0, 1 << 30),
-    )  # fmt: skip

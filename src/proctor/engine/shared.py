@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from proctor.core.errors import InfrastructureError
 from proctor.core.outcome import Outcome
 from proctor.engine.engine import Engine
 from proctor.engine.job import Job
@@ -32,18 +33,23 @@ class SyncEngine:
 
     def __init__(self, **options: Any) -> None:
         self._engine = Engine(**options)
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proctor-engine", daemon=True)
         self._thread.start()
-        self.closed = False
+        _open.add(self)
         try:
-            self._call(self._engine.start())
+            asyncio.run_coroutine_threadsafe(self._engine.start(), self._loop).result()
         except BaseException:
             self.close()
             raise
 
-    def _call(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    @property
+    def closed(self) -> bool:
+        """It takes no more jobs: it was closed, or this is a fork of the process that has it."""
+        return self._closed or self._pid != os.getpid()
 
     @property
     def slots(self) -> int:
@@ -75,41 +81,71 @@ class SyncEngine:
     ) -> Future[list[Outcome]]:
         """Queue a job; cancelling the future ends the program.
 
-        ``on_outcome`` is called on the engine's thread: it must be quick.
+        ``on_outcome`` is called on the engine's thread: it must be quick, and
+        it must not call this engine and wait.
+
+        Raises:
+            InfrastructureError: the engine is closed, or another process's.
         """
-        return asyncio.run_coroutine_threadsafe(self._engine.run(job, owner=owner, on_outcome=on_outcome), self._loop)
+        if self._pid != os.getpid():
+            raise InfrastructureError("the engine belongs to the process that was forked; make another")
+        with self._closing:
+            if self._closed:
+                raise InfrastructureError("the engine is closed")
+            return asyncio.run_coroutine_threadsafe(self._engine.run(job, owner=owner, on_outcome=on_outcome), self._loop)
 
     def run(self, job: Job, **options: Any) -> list[Outcome]:
-        """Run a job and wait for it."""
-        return self.submit(job, **options).result()
+        """Run a job and wait for it; an exception meanwhile (Ctrl-C) ends the program."""
+        future = self.submit(job, **options)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def agent_pids(self) -> list[int]:
         """Supervisors of the agents that live now."""
-        return [link.agent.process.pid for link in list(self._engine._links)]
+        return [] if self.closed else self._engine.pids()
 
     def close(self) -> None:
-        """End all agents, wait until nothing of them is left, and stop the thread."""
-        if self.closed:
-            return
-        self.closed = True
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._engine.close(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        if not self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):
-                self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
+        """End all agents, wait until nothing of them is left, and stop the thread.
 
-    def abandon(self) -> None:
-        """In a forked child: close the descriptors that are the parent's."""
-        self.closed = True
-        with contextlib.suppress(OSError):
-            self._engine.release()
+        Jobs that wait or run end with an error in their outcomes.
+        """
+        if self._pid != os.getpid():
+            return
+        with self._closing:
+            first, self._closed = not self._closed, True
+        if not first:
+            self._thread.join(_CLOSE_S)  # another thread closes it: come back when that is done
+            return
+        try:
+            with contextlib.suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._engine.close(), self._loop).result(_CLOSE_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_CLOSE_S)
+            if not self._thread.is_alive():
+                self._finish()
+            _open.discard(self)
+
+    def _finish(self) -> None:
+        """Close the loop, now that no thread runs it, with nothing left in it that waits for ever."""
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        # Transports of agents that ended close in their own good time: one more turn.
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
 
 
 _engines: dict[tuple[Any, ...], SyncEngine] = {}
 _lock = threading.Lock()
+_open: set[SyncEngine] = set()  # to be closed at exit
+_parents: list[SyncEngine] = []
+_CLOSE_S = 60.0
 
 
 def shared_engine(
@@ -135,19 +171,19 @@ def shared_engine(
 
 
 def close_all() -> None:
-    """Close every shared engine; called at exit as well."""
+    """Close every engine of this process; called at exit as well."""
     with _lock:
-        engines = list(_engines.values())
         _engines.clear()
-    for engine in engines:
+    for engine in list(_open):
         engine.close()
 
 
 def _after_fork() -> None:
+    """In a child: forget the parent's engines, without finalising them. ``Engine`` lets go of their agents."""
     global _lock
     _lock = threading.Lock()
-    for engine in _engines.values():
-        engine.abandon()
+    _parents.extend(_open)
+    _open.clear()
     _engines.clear()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from typing import Any, Protocol
 
@@ -41,8 +41,8 @@ class AnyEngine(Protocol):
     def slots(self) -> int:
         """Programs that run at once."""
 
-    def submit(self, job: Job) -> Future[list[Outcome]]:
-        """Begin a job; the future gives an Outcome for each case, in order."""
+    def submit(self, job: Job, *, owner: object = None) -> Future[list[Outcome]]:
+        """Queue a job; the future gives an Outcome for each case, in order. Owners take turns."""
 
 
 class _Batch:
@@ -128,6 +128,7 @@ def grade(
     on_grade: OnGrade | None = None,
     workers: int | None = None,
     isolation: str = "auto",
+    packages: Sequence[str] = (),
 ) -> list[Grade]:
     """Run every completion against its problem's cases and judge it; blocks until all are done.
 
@@ -148,7 +149,9 @@ def grade(
         extract: rule by which code is taken from a completion, or a function.
         on_grade: called in this thread with each Grade as it is ready, in no
             particular order.
-        workers, isolation: of the shared engine, if this call starts it.
+        workers, isolation, packages: which shared engine: programs at once
+            (None: one a core), the wall around each, and the installed
+            packages that they may import beside the standard library.
 
     Returns:
         A Grade for each completion, in order. Where this host failed its
@@ -159,13 +162,13 @@ def grade(
         IsolationUnavailable: the isolation asked for cannot be had here.
     """
     batch = _batch(completions, problems, on_grade, checker, reward, limits, warm, extract)
-    used = engine if engine is not None else _shared(workers, isolation)
+    used = engine if engine is not None else _shared(workers, isolation, packages)
     running: dict[Future[list[Outcome]], Work] = {}
     width = max(1, AHEAD * used.slots)
     try:
         while True:
             while len(running) < width and (fresh := batch.next()):
-                _submit(used, fresh, running)
+                _submit(used, batch, fresh, running)
             if not running:
                 return batch.result()
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -175,7 +178,7 @@ def grade(
                 if work.job is None:
                     batch.finish(work)
                 else:
-                    _submit(used, work, running)
+                    _submit(used, batch, work, running)
     finally:
         for future in running:
             future.cancel()
@@ -194,6 +197,7 @@ async def agrade(
     on_grade: OnGrade | None = None,
     workers: int | None = None,
     isolation: str = "auto",
+    packages: Sequence[str] = (),
 ) -> list[Grade]:
     """``grade`` for an event loop, which stays free: see there.
 
@@ -201,14 +205,14 @@ async def agrade(
     ``on_grade`` is called in the loop's. Cancelling the task cancels what runs.
     """
     batch = await asyncio.to_thread(_batch, completions, problems, on_grade, checker, reward, limits, warm, extract)
-    used = engine if engine is not None else await asyncio.to_thread(_shared, workers, isolation)
+    used = engine if engine is not None else await asyncio.to_thread(_shared, workers, isolation, packages)
     running: set[asyncio.Task[None]] = set()
     width = max(1, AHEAD * used.slots)
 
     async def see_through(work: Work) -> None:
         while work.job is not None:
             futures: dict[Future[list[Outcome]], Work] = {}
-            _submit(used, work, futures)
+            _submit(used, batch, work, futures)
             future = next(iter(futures))
             try:
                 await asyncio.wait([asyncio.wrap_future(future)])
@@ -266,10 +270,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 # ---------------------------------------------------------------- below the calls
 
 
-def _shared(workers: int | None, isolation: str) -> AnyEngine:
+def _shared(workers: int | None, isolation: str, packages: Sequence[str]) -> AnyEngine:
     from proctor.engine.shared import shared_engine
 
-    engine: AnyEngine = shared_engine(slots=workers, isolation=isolation)
+    engine: AnyEngine = shared_engine(slots=workers, isolation=isolation, packages=tuple(packages))
     return engine
 
 
@@ -287,10 +291,10 @@ def _batch(
     return _Batch(grader, pair_up(completions, problems), on_grade)
 
 
-def _submit(engine: AnyEngine, work: Work, running: dict[Future[list[Outcome]], Work]) -> None:
+def _submit(engine: AnyEngine, batch: _Batch, work: Work, running: dict[Future[list[Outcome]], Work]) -> None:
     assert work.job is not None
     try:
-        future = engine.submit(work.job)
+        future = engine.submit(work.job, owner=batch)
     except (InputError, IsolationUnavailable):
         raise
     except Exception as exc:

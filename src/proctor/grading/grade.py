@@ -5,11 +5,13 @@ way: it gives a Job, is told the Outcomes, gives perhaps another Job, and at
 last a tuple of CaseGrades. It does no I/O and waits for nothing, so that the
 blocking and the asynchronous driver in ``api`` share it.
 
-Function mode sends all calls of a problem in one process. When that dies at
-call k, call k gets the verdict that its end says, and the calls after it run
-in a new process. After ``MAX_DEATHS`` ends, or ``MAX_IDLE`` in a row without a
-call that returned (the program does not even load, say), the calls left are not
-run: they get the verdict of the last end, and say so.
+Function mode sends all calls of a problem in one process, and the problem's
+time limit is for all of them together, as it is where a test file makes them.
+When that process dies at call k, call k gets the verdict that its end says, and
+the calls after it run in a new process. When its time was used up, after
+``MAX_DEATHS`` ends, or after ``MAX_IDLE`` in a row without a call that returned
+(the program does not even load, say), the calls left are not run: they get the
+verdict of the last end, and say so.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Plan:
         tolerance: for values.
         cases: the problem's, with expected values in plain types.
         rounds: function mode: index of the first call of each process.
-        tests: unit tests: names that must be reported.
+        tests: unit tests: what the source names.
     """
 
     problem: Problem
@@ -79,7 +81,7 @@ class Plan:
     tolerance: Tolerance
     cases: tuple[TestCase, ...]
     rounds: tuple[int, ...] = (0,)
-    tests: tuple[str, ...] = ()
+    tests: judge.Named = field(default_factory=judge.Named)
 
     @property
     def claimed(self) -> bool:
@@ -241,7 +243,7 @@ class Grader:
             cases = tuple(replace(c, expected=plain(c.expected, "expected")) for c in problem.cases)
             return replace(plan, cases=cases, rounds=_rounds(cases))
         if problem.mode == "unit_tests" and row.name == "python":
-            return replace(plan, cases=(), tests=judge.test_names(problem.test_code or ""))
+            return replace(plan, cases=(), tests=judge.named_tests(problem.test_code or ""))
         return plan if problem.mode == "stdio" else replace(plan, cases=())
 
 
@@ -291,7 +293,7 @@ def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> S
         first = len(grades)
         last = next(stop for stop in stops if stop > first)
         request = protocol.call_request(source_file=name, module=_module_name(name), calls=calls[first:last])
-        (outcome,) = yield Job(program, (Case(request=request, steps=last - first),), plan.limits)
+        (outcome,) = yield Job(program, (Case(request=request),), plan.limits)
         results = protocol.parse_call_results(outcome.result)[: last - first]
         died = len(results) < last - first
         end = judge.ending(outcome)
@@ -301,11 +303,13 @@ def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> S
         for result, case in zip(results, cases[first:last], strict=False):
             grades.append(judge.judge_call(result, case, plan.tolerance, kept, shared))
         if not died:
+            if end and end.verdict is Verdict.TIME_LIMIT:
+                grades[-1] = judge.ended(outcome, end, shared)  # its last call came home too late
             continue
         deaths, idle = deaths + 1, 0 if results else idle + 1
         end = end or judge.Ending(Verdict.RUNTIME_ERROR, "the program left before its call had returned")
         grades.append(judge.ended(outcome, end, shared))
-        if deaths >= MAX_DEATHS or idle >= MAX_IDLE:
+        if deaths >= MAX_DEATHS or idle >= MAX_IDLE or end.verdict is Verdict.TIME_LIMIT:
             rest = replace(end, detail=f"not run, the program had ended early {deaths} times: {end.detail}")
             grades += [CaseGrade(verdict=rest.verdict, detail=rest.detail)] * (total - len(grades))
     return tuple(grades)

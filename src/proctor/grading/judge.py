@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 import signal as signals
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proctor.core.outcome import EndedBy, Outcome
@@ -30,6 +29,7 @@ _LIMITS = {
     EndedBy.WALL: (Verdict.TIME_LIMIT, "took longer than allowed"),
     EndedBy.MEMORY: (Verdict.MEMORY_LIMIT, "used more memory than allowed"),
     EndedBy.OUTPUT: (Verdict.OUTPUT_LIMIT, "wrote more than allowed"),
+    EndedBy.NOT_RUN: (Verdict.TIME_LIMIT, "not run: the program had already exceeded its time limit too often"),
     EndedBy.CANCELLED: (Verdict.INFRASTRUCTURE_ERROR, "cancelled"),
 }
 _LAST_LINE = re.compile(rb"[^\r\n]{1,400}[\r\n]*\Z")
@@ -131,34 +131,36 @@ def judge_call(result: CallResult, case: TestCase, tolerance: Tolerance, outcome
     return CaseGrade(verdict=verdict, detail=found.detail, outcome=outcome, shared=shared)
 
 
-def judge_tests(outcome: Outcome, nonce: str, wanted: Sequence[str]) -> tuple[CaseGrade, ...]:
+def judge_tests(outcome: Outcome, nonce: str, named: Named) -> tuple[CaseGrade, ...]:
     """The named tests of one run; what was not reported did not pass.
 
     Args:
         outcome: of the harness's process.
         nonce: what the end of the report must repeat.
-        wanted: tests that the source defines, by their own names.
+        named: tests that the source defines. One that the source itself skips
+            is no case; one that a program makes skip failed.
     """
     end = ending(outcome)
     if end and not end.verdict.is_score:
         return (ended(outcome, end),)
     report = parse_test_report(outcome.result, nonce)
     if report is None:
-        names = tuple(wanted) or ("",)
+        names = named.wanted or ("",)
         end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")
         return tuple(ended(outcome, end, len(names), name) for name in names)
-    seen = {part for name in report.tests for part in (name, re.split(r"[.:]+", name)[-1])}
-    missing = [name for name in wanted if name not in seen and name.rpartition(".")[2] not in seen]
-    total = len(report.tests) + len(missing)
+    messages = report.messages
+    tests = {n: good for n, good in report.tests.items() if good or n not in named.skipped or messages.get(n)}
+    missing = [name for name in named.wanted if name not in tests]
+    total = len(tests) + len(missing)
     kept = trimmed(outcome)
     grades = []
-    for name, passed in report.tests.items():
+    for name, passed in tests.items():
         if passed and end is None:
             grades.append(CaseGrade(verdict=Verdict.ACCEPTED, name=name, outcome=kept, shared=total))
         elif passed and end is not None:
             grades.append(ended(outcome, end, total, name))
         else:
-            detail = excerpt(report.messages.get(name, "").encode("utf-8", "surrogatepass"), 200)
+            detail = excerpt(messages.get(name, "").encode("utf-8", "surrogatepass"), 200)
             grades.append(CaseGrade(verdict=Verdict.WRONG_ANSWER, detail=detail, name=name, outcome=kept, shared=total))
     grades += [ended(outcome, Ending(Verdict.WRONG_ANSWER, "the test did not run"), total, name) for name in missing]
     return tuple(grades) or (ended(outcome, end or Ending(Verdict.WRONG_ANSWER, "no test ran")),)
@@ -174,24 +176,41 @@ def judge_exit(outcome: Outcome) -> CaseGrade:
     return ended(outcome, end)
 
 
-def test_names(source: str) -> tuple[str, ...]:
-    """Tests that Python test source plainly defines: module-level ``test_*`` functions and TestCase methods.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Tests that Python test source plainly defines, by name.
 
-    Only what a reader would be sure of: nothing under an ``if``, nothing
-    decorated or with parameters, no class whose bases are not written as TestCase.
+    Attributes:
+        wanted: must be reported.
+        skipped: the source itself skips them, or may.
+    """
+
+    wanted: tuple[str, ...] = ()
+    skipped: frozenset[str] = frozenset()
+
+
+def named_tests(source: str) -> Named:
+    """Module-level ``test_*`` functions and TestCase methods of Python test source.
+
+    Only what a reader would be sure of is wanted: nothing under an ``if``,
+    nothing decorated or with parameters, no class whose bases are not written
+    as TestCase.
     """
     tree = pysource.parse(source)
-    names = []
+    wanted, skipped = [], set()
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _is_plain(node):
-            names.append(node.name)
-        elif isinstance(node, ast.ClassDef) and not node.decorator_list and _is_test_case(node):
-            names += [
-                f"{node.name}.{item.name}"
-                for item in node.body
-                if isinstance(item, ast.FunctionDef) and item.name.startswith("test") and not item.decorator_list
-            ]
-    return tuple(dict.fromkeys(names))
+            wanted.append(node.name)
+        elif isinstance(node, ast.ClassDef):
+            sure = not node.decorator_list and _is_test_case(node)
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name.startswith("test"):
+                    name = f"{node.name}.{item.name}"
+                    if any("skip" in ast.unparse(mark) for mark in (*node.decorator_list, *item.decorator_list)):
+                        skipped.add(name)
+                    elif sure and not item.decorator_list:
+                        wanted.append(name)
+    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped))
 
 
 def _is_plain(node: ast.FunctionDef) -> bool:
@@ -201,6 +220,3 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 def _is_test_case(node: ast.ClassDef) -> bool:
     return any(ast.unparse(base) in ("TestCase", "unittest.TestCase") for base in node.bases)
-
-
-test_names.__test__ = False  # type: ignore[attr-defined]  # not a pytest test

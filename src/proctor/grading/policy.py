@@ -84,7 +84,7 @@ def _crash(grade: Grade, reward: float, by: float) -> float:
 
 
 def _slow(grade: Grade, reward: float, by: float) -> float:
-    used = [case.cpu_ms / 1000 / grade.limits.cpu_s for case in grade.cases if case.verdict is Verdict.ACCEPTED]
+    used = [case.outcome.cpu_s / grade.limits.cpu_s for case in grade.cases if case.verdict is Verdict.ACCEPTED]
     return reward - by * min(max(used, default=0.0), 1.0)
 
 

@@ -208,7 +208,7 @@ def _frozen(item: Any, exact_types: bool) -> Any:
 def _show(value: Any, depth: int) -> str:
     kind = type(value)
     if isinstance(value, Opaque):
-        return f"<object of class {ascii(value.type_name[:40])}>"
+        return f"<object of class {value.type_name[:40]!a}>"
     if kind is int and not -(10**40) < value < 10**40:
         return f"<int of {value.bit_length()} bits>"
     if kind in (str, bytes):

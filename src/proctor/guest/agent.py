@@ -26,7 +26,6 @@ import select
 import signal
 import sys
 import time
-import types
 from typing import Any
 
 from . import cgroups, jail, landlock, linux, protocol, root, seccomp, tree, zygote
@@ -37,8 +36,8 @@ CASE_UID = 1000  # what a program sees as its own identity, where the host allow
 finish = _finish.finish
 
 
-def main(folder: str) -> types.ModuleType:
-    """Run as the supervisor; returns only in a case's process, with its ``__main__``."""
+def main(folder: str) -> zygote.Script:
+    """Run as the supervisor; returns only in a case's process, with its script."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     fix_layout()
     os.environ.clear()
@@ -47,6 +46,9 @@ def main(folder: str) -> types.ModuleType:
     paths = cgroups.create(config["name"]) if config["cgroup"] else []
     group = cgroups.Group(paths)
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGCONT)
+    host = Host(config)
     reasons = []
     status = 1
     try:
@@ -58,11 +60,11 @@ def main(folder: str) -> types.ModuleType:
                     os.execv(other, [other, sys.argv[0], json.dumps(config | {"levels": [level]})])
                 reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
                 continue
-            pid, reason = start(config, level, group, folder)
+            pid, reason = start(config, level, group, folder, host)
             if pid == 0:
                 return _program.pop()
             if pid > 0:
-                status = supervise(config, pid)
+                status = supervise(config, pid, host)
                 break
             reasons.append(f"{level}: {reason}")
         else:
@@ -73,7 +75,7 @@ def main(folder: str) -> types.ModuleType:
     os._exit(status)
 
 
-_program: list[types.ModuleType] = []  # set once, in a case's process
+_program: list[zygote.Script] = []  # set once, in a case's process
 
 
 def fix_layout() -> None:
@@ -100,18 +102,28 @@ def public(path: str) -> bool:
 
 def lift_limits() -> None:
     """Undo limits inherited from the trainer's shell, as far as the hard ones let us."""
-    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK):
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (hard, hard))
+    whiches = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK, resource.RLIMIT_NPROC)
+    for which in (*whiches, resource.RLIMIT_NOFILE):
+        soft, hard = resource.getrlimit(which)
+        top = resource.RLIM_INFINITY if which != resource.RLIMIT_NOFILE else max(hard, 65_536)
+        try:
+            resource.setrlimit(which, (soft if which == resource.RLIMIT_NOFILE else top, top))
+        except (OSError, ValueError):
+            resource.setrlimit(which, (hard, hard))
 
 
-def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str) -> tuple[int, str]:
-    """Make a zygote; ``(pid, "")``, ``(-1, why not)``, or ``(0, "")`` in a case's process."""
+def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
+    """Make a zygote; ``(pid, "")``, ``(-1, why not)``, or ``(0, "")`` in a case's process.
+
+    Two pipes join the three. On ``news`` come M (map my identities), P and the
+    zygote's number from its maker, E and a reason from either, and an end of
+    file when the zygote is ready. On ``go`` go k (mapped) and p (the maker is
+    gone: this process is the parent now, and the zygote may ask to die with it).
+    """
     if level == "degraded":
         os.mkdir(config["box"], 0o711)
     news_read, news = os.pipe2(os.O_CLOEXEC)
     go, go_write = os.pipe2(os.O_CLOEXEC)
-    supervisor = os.getpid()
     maker = os.fork()
     if maker == 0:
         os.close(news_read)
@@ -123,8 +135,9 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str)
             if pid:
                 os.write(news, b"P%d" % pid)
                 os._exit(0)
-            os.close(go)
-            _program.append(serve(config, level, group, folder, news, supervisor))
+            if os.read(go, 1) != b"p":
+                os._exit(jail.FAILED)
+            _program.append(serve(config, level, group, folder, news, go))
             return 0, ""
         except BaseException as exc:
             try:
@@ -133,7 +146,7 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str)
                 os._exit(jail.FAILED)
     os.close(news)
     os.close(go)
-    word = os.read(news_read, 500)
+    word = host.hear(news_read)
     if word == b"M":
         identity = config["uid"]
         try:
@@ -143,15 +156,20 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str)
             os.write(go_write, b"k")
         except OSError as exc:
             os.write(go_write, f"E{exc}".encode())
-        word = os.read(news_read, 500)
-    os.close(go_write)
-    if level != "degraded" or word[:1] == b"E":
-        os.waitpid(maker, 0)
-    for fd in (news_read,):
-        os.close(fd)
+        word = host.hear(news_read)
+    host.join(maker)
+    pid = -1
     if word[:1] == b"P":
-        return int(word[1:]), ""
-    return -1, word[1:].decode("utf-8", "replace") or "it ended without a word"
+        pid = int(word[1:])
+        os.write(go_write, b"p")
+        word = host.hear(news_read)
+        if word:  # a reason; silence means that it is ready, or dead, which the caller will see
+            os.kill(pid, signal.SIGKILL)
+            host.join(pid)
+            pid = -1
+    os.close(go_write)
+    os.close(news_read)
+    return pid, word[1:].decode("utf-8", "replace") or ("" if pid > 0 else "it ended without a word")
 
 
 def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
@@ -186,9 +204,12 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
     return os.fork()
 
 
-def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, supervisor: int) -> types.ModuleType:
+def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if select.select([go], [], [], 0)[0]:
+        os._exit(jail.FAILED)  # the supervisor was gone before the kernel knew to tell
+    os.close(go)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     inside = level == "jail"
     alone = os.geteuid() not in (0,)
@@ -232,7 +253,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
-    zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, hidden)
+    zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, hidden, inside)
     zygote.settle()
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
@@ -250,31 +271,63 @@ def own_threads() -> int:
     return count
 
 
-def supervise(config: dict[str, Any], pid: int) -> int:
+class Host:
+    """The engine's process, seen from the supervisor: never wait for anything without watching it."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.parent = config["parent"]
+        self.poller = select.poll()
+        self.poller.register(config["lifeline"], select.POLLIN)  # a byte, or its end
+        self.ends = {config["lifeline"]}
+        self.timeout = None
+        try:
+            self.ends.add(os.pidfd_open(self.parent))
+            self.poller.register(max(self.ends), select.POLLIN)
+        except OSError:
+            self.timeout = 200  # no process descriptors here: look at the parent's number now and then
+
+    def wait(self, fd: int | None, timeout: int | None = None) -> None:
+        """Until something comes on ``fd``, or for ``timeout`` ms; BrokenPipeError when the engine has gone."""
+        if fd is not None:
+            self.poller.register(fd, select.POLLIN)
+        try:
+            while True:
+                ready = {which for which, _ in self.poller.poll(self.timeout if timeout is None else timeout)}
+                if ready & self.ends or os.getppid() != self.parent:
+                    raise BrokenPipeError
+                if ready or timeout is not None:
+                    return
+        finally:
+            if fd is not None:
+                self.poller.unregister(fd)
+
+    def hear(self, fd: int) -> bytes:
+        """The next word on a pipe, b"" at its end."""
+        self.wait(fd)
+        return os.read(fd, 500)
+
+    def join(self, pid: int) -> None:
+        """Wait for a child that is about to end."""
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            self.wait(None, 1)
+
+
+def supervise(config: dict[str, Any], pid: int, host: Host) -> int:
     """Wait for the zygote's or the host's end, then see that nothing of the slot is left."""
     os.close(config["control"])
     null = os.open(os.devnull, os.O_RDWR)
-    poller = select.poll()
-    poller.register(config["lifeline"], select.POLLHUP)
+    for stream in (0, 2):
+        os.dup2(null, stream)
     try:
-        poller.register(os.pidfd_open(config["parent"]), select.POLLIN)
+        end, timeout = os.pidfd_open(pid), None
     except OSError:
-        pass  # no process descriptors here: the lifeline alone has to do
+        end, timeout = None, 200
     try:
-        poller.register(os.pidfd_open(pid), select.POLLIN)
-        timeout = None
-    except OSError:
-        timeout = 200
-    os.dup2(null, 0)
-    while True:
-        ready = poller.poll(timeout)
-        done, _ = os.waitpid(pid, os.WNOHANG)
-        if done:
-            break
-        if ready:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            break
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            host.wait(end, timeout)
+    except BrokenPipeError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     return 0
 
 

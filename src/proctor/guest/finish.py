@@ -1,92 +1,210 @@
-"""The end of a script, as the interpreter does it, up to the point of tearing itself down."""
+"""The end of a script: all that an interpreter does then which a program can see, in its order.
+
+What is left out is the rest of its end, which frees the memory of a process
+that is about to be gone: 6.5 ms and 1,900 page faults.
+
+Programs may have replaced anything that they can reach by name. So what is
+needed here is bound before they run, the built-in names included.
+"""
 
 from __future__ import annotations
 
+import _weakref
 import atexit
+import builtins
+import gc
 import os
 import signal
 import sys
 from typing import Any
 
+from . import linux
+
+__builtins__ = dict(vars(builtins))  # functions look names up in their module's own, when it has one
+
+known: frozenset[str] = frozenset()  # modules that were there before the program: they stay to the end
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SPENT = (
+    "path argv ps1 ps2 last_exc last_type last_value last_traceback path_hooks path_importer_cache meta_path __interactivehook__"
+).split()
+_exit, _kill, _write, _print = os._exit, os.kill, os.write, builtins.print
+_display, _unraisable, _threading = sys.__excepthook__, sys.__unraisablehook__, sys.modules.get("threading")
+
 
 def finish(failure: BaseException | None) -> None:
-    """Report an uncaught exception, wait for threads, run atexit, flush, and leave with the right status."""
-    status, interrupted = 0, False
-    if isinstance(failure, SystemExit):
-        status = exit_status(failure.code)
-    elif failure is not None:
-        status = 1
-        interrupted = isinstance(failure, KeyboardInterrupt)
-        show(failure)
+    """Report an uncaught exception, wait for threads, run atexit, drop the program's objects, leave with its status."""
+    flush(report=False)
+    status = 0
+    interrupted = type(failure) is KeyboardInterrupt
+    if failure is not None:
+        failure.__traceback__ = without_us(failure.__traceback__)
+        status = exit_status(failure) if issubclass(type(failure), SystemExit) else show(failure)
     failure = None
-    threading = sys.modules.get("threading")
-    if threading is not None:
+    if getattr(sys, "unraisablehook", None) is _unraisable:
+        sys.unraisablehook = unraisable
+    if "threading" in sys.modules:
         try:
-            threading._shutdown()  # type: ignore[attr-defined]
+            sys.modules["threading"]._shutdown()  # type: ignore[attr-defined]
         except BaseException as exc:
-            show(exc)
+            write_unraisable(exc, sys.modules["threading"])
     atexit._run_exitfuncs()
-    if not flush():
-        status = 120
+    good = flush()
+    try:
+        tear_down()
+    except Exception:
+        pass  # a program that has wrecked ``sys`` so far has no end to be shown
+    flush(report=False)
+    linux.flush_libc()
     if interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    os._exit(status & 0xFF)
+        _kill(os.getpid(), signal.SIGINT)
+    _exit(status & 0xFF if good else 120)
 
 
-def exit_status(code: Any) -> int:
-    """Status for ``SystemExit.code``: None 0, a number itself, anything else is printed and 1."""
+def exit_status(failure: BaseException) -> int:
+    """Status for a SystemExit: by its code None 0, a number itself, anything else is printed and 1."""
+    try:
+        code: Any = failure.code  # type: ignore[attr-defined]
+    except BaseException:
+        code = failure
     if code is None:
         return 0
-    if isinstance(code, int):
-        return code if -(1 << 63) <= code < 1 << 63 else -1
+    if issubclass(type(code), int):
+        return int(code) if -(1 << 63) <= code < 1 << 63 else -1
     try:
-        sys.stdout.flush()
-        print(code, file=sys.stderr)
+        text = str(code)
     except BaseException:
-        pass  # the interpreter, too, leaves with 1 when the message cannot be written
+        text = ""
+    write_error(text)
+    write_error("\n")
     return 1
 
 
-def show(failure: BaseException) -> None:
-    """The traceback on stderr, through the program's own hook, without our frame."""
-    trace = failure.__traceback__.tb_next if failure.__traceback__ else None
-    failure.__traceback__ = trace
-    sys.last_type, sys.last_value, sys.last_traceback = type(failure), failure, trace
+def show(failure: BaseException) -> int:
+    """The traceback on stderr, through the program's own hook; returns the status to leave with."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(failure), failure, failure.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = failure
+    hook: Any = getattr(sys, "excepthook", None)
+    if hook is None and "excepthook" not in vars(sys):
+        write_error("sys.excepthook is missing\n")
+        hook = _display
     try:
-        try:
-            sys.stdout.flush()
-        except Exception:
-            pass  # a closed or full stdout is reported by the last flush
-        sys.excepthook(type(failure), failure, trace)
-    except SystemExit:
-        pass
+        hook(type(failure), failure, failure.__traceback__)
+    except SystemExit as exc:
+        return exit_status(exc)
     except BaseException as exc:
-        try:
-            sys.__excepthook__(type(exc), exc, exc.__traceback__)
-        except BaseException:
-            pass  # nothing left to write to
+        write_error("Error in sys.excepthook:\n")
+        exc.__traceback__ = without_us(exc.__traceback__)
+        _display(type(exc), exc, exc.__traceback__)
+        write_error("\nOriginal exception was:\n")
+        _display(type(failure), failure, failure.__traceback__)
+    return 1
 
 
-def flush() -> bool:
-    """Flush the standard streams; False when stdout could not be."""
+def write_error(text: str) -> None:
+    """To the program's stderr, or to the descriptor where it has none."""
+    stream: Any = getattr(sys, "stderr", None)
+    try:
+        if stream is None:
+            _write(2, text.encode("utf-8", "backslashreplace"))
+        else:
+            stream.write(text)
+    except BaseException:
+        pass  # nowhere left to say it
+
+
+def without_us(trace: Any) -> Any:
+    """A traceback from the first frame on that is not ours."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace
+
+
+def flush(*, report: bool = True) -> bool:
+    """Flush the standard streams; False when one could not be. Of stdout that is reported."""
     good = True
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name, None)
+    for name in ("stdout", "stderr") if report else ("stderr", "stdout"):
+        stream: Any = getattr(sys, name, None)
         try:
-            if stream is not None and not getattr(stream, "closed", False):
+            if stream is not None and not (report and getattr(stream, "closed", False)):
                 stream.flush()
         except BaseException as exc:
-            if name == "stdout":
-                good = False
-                try:
-                    sys.unraisablehook(_Unraisable(exc, stream))  # type: ignore[arg-type]
-                except BaseException:
-                    pass
+            good = False
+            if report and name == "stdout":
+                write_unraisable(exc, stream)
     return good
 
 
-class _Unraisable:
-    def __init__(self, exc: BaseException, source: object) -> None:
-        self.exc_type, self.exc_value, self.exc_traceback = type(exc), exc, exc.__traceback__
-        self.err_msg, self.object = None, source
+def write_unraisable(exc: BaseException, source: object) -> None:
+    """Report an exception that nobody can catch."""
+    hook: Any = getattr(sys, "unraisablehook", _unraisable)
+    try:
+        hook(_ARGUMENTS((type(exc), exc, without_us(exc.__traceback__), None, source)))
+    except BaseException:
+        pass  # its report failed too
+
+
+def unraisable(args: Any) -> None:
+    """The interpreter's own hook, without the frames that are ours and that it would not have."""
+    _unraisable(_ARGUMENTS((args.exc_type, args.exc_value, without_us(args.exc_traceback), args.err_msg, args.object)))
+
+
+def _arguments() -> Any:
+    """The type of that hook's argument: it has no name, so one is made and looked at."""
+
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError
+
+    seen: list[Any] = []
+    sys.unraisablehook = lambda args: seen.append(type(args))
+    Failing()
+    sys.unraisablehook = _unraisable
+    return seen[0]
+
+
+_ARGUMENTS = _arguments()
+
+
+def tear_down() -> None:
+    """Let the program's modules go, so that destructors, generators' ``finally`` and buffered files show what they do.
+
+    Modules that were there before stay, and with them what a program hung on one.
+    """
+    if gc.isenabled():
+        gc.collect()
+    for name in _SPENT:
+        setattr(sys, name, None)
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, name, getattr(sys, f"__{name}__", None))
+    builtins.print = _print
+    for name in ("io", "traceback"):  # so late no source line is shown any more
+        sys.modules[name] = None  # type: ignore[assignment]
+    own = ["__main__"]
+    for name in reversed(sys.modules):  # to look at all of them would copy the pages that they lie on
+        if name in known:
+            break
+        own.insert(1, name)
+    alive = []
+    for name in own:
+        module: Any = sys.modules.pop(name, None)
+        try:
+            alive.append(_weakref.ref(module))
+        except TypeError:
+            pass  # a program may put anything there
+    del module
+    gc.collect()
+    for reference in reversed(alive):
+        if (module := reference()) is not None:
+            clear(vars(module))
+
+
+def clear(names: dict[str, Any]) -> None:
+    """Set a module's names to None: those with one leading underscore first."""
+    for name in list(names):
+        if type(name) is str and name[:1] == "_" and name[1:2] != "_":
+            names[name] = None
+    for name in list(names):
+        if name != "__builtins__":
+            names[name] = None

@@ -6,19 +6,21 @@ it came from. A program may forge records; it does not know what is expected.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import sys
 import types
 from typing import Any
 
-from . import finish, protocol
+from . import finish, linux, protocol
 
 
 def run(request: bytes, fd: int) -> None:
     """Serve one request and leave the process; status 0 when its end was reached."""
     wanted = protocol.decode_value(request)
     sys.argv[:] = [wanted["file"]]
+    linux.lower_depth(depth())
     try:
         if wanted["kind"] == "calls":
             calls(wanted, fd)
@@ -32,6 +34,14 @@ def run(request: bytes, fd: int) -> None:
         os._exit(0)
 
 
+def depth() -> int:
+    """Frames of ours under a call: with them gone it may recurse as deep as from a script's own line."""
+    frame, count = sys._getframe(1), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
 def emit(fd: int, value: Any) -> None:
     """Write one record in full."""
     data = protocol.record(value)
@@ -41,11 +51,13 @@ def emit(fd: int, value: Any) -> None:
 
 def load(path: str, name: str) -> types.ModuleType:
     """The program's file as a module of its own, importable under its name."""
-    module = types.ModuleType(name)
-    module.__file__ = os.path.join(os.getcwd(), path)
+    whole = os.path.join(os.getcwd(), path)
+    spec = importlib.util.spec_from_file_location(name, whole)
+    assert spec is not None  # it is a .py file
+    module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with open(path, "rb") as file:
-        code = compile(file.read(), module.__file__, "exec", dont_inherit=True)
+        code = compile(file.read(), whole, "exec", dont_inherit=True)
     exec(code, module.__dict__)
     return module
 

@@ -72,6 +72,7 @@ class Jail:
         self.used = False
         self.rules = -1
         self.broken = False
+        self.late = 0  # cases that were ended for their time
 
     def serve(self) -> Run:
         """Read one job and run its cases."""
@@ -99,6 +100,9 @@ class Jail:
                 if kind == protocol.CANCEL:
                     continue  # it came when its case was already over
                 self.fail(f"expected a case, got frame {kind}")
+            if self.late >= self.job.get("stop_after", 1 << 30):
+                self.skip(header["case"])
+                continue
             run = self.one(header, body[: header["stdin"]], body[header["stdin"] :] if header["request"] else None)
             if run:
                 return run
@@ -222,8 +226,9 @@ class Jail:
         os.close(mark_read)
         if noted[:1] != b"1" and not (ended == "memory" and not noted):
             self.fail("a case could not be set up: " + (noted[1:].decode("utf-8", "replace") or f"status {watcher.status}"))
-        out = {"case": header["case"], "ended": ended, "wall_ns": wall, "waited_ns": waited, "left": watcher.left}
+        out = {"job": self.job["token"], "case": header["case"], "ended": ended, "wall_ns": wall, "waited_ns": waited, "left": watcher.left}
         out["cpu_ns"] = watch.cpu_total(group, readings)
+        out["step_ns"] = min(watcher.busiest, out["cpu_ns"])
         peak = (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
         out["peak"] = max(peak, 0)
         status = watcher.status or 0
@@ -237,11 +242,17 @@ class Jail:
                     self.files[target] = (self.files[target][0], True)
             except OSError as exc:
                 out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
+        self.late += ended in ("cpu_time", "wall_time")
         self.broken = collect and (out["exit"] != 0 or ended is not None)
         self.answer(out, streams, limits, result)
         for fd in [*streams, *([rules] if rules >= 0 and slot.namespaces else [])]:
             os.close(fd)
         return None
+
+    def skip(self, number: int) -> None:
+        """Answer for a case that is not run, because too many before it took too long."""
+        nothing = {"kept": [0, 0, 0], "written": [0, 0, 0], "cpu_ns": 0, "step_ns": 0, "wall_ns": 0, "peak": 0, "left": 0}
+        self.send(protocol.OUTCOME, {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing})
 
     def ruleset(self) -> int:
         rules = [(path, landlock.READ) for path in self.slot.readable]

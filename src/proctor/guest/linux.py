@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -127,6 +128,39 @@ def drop_capabilities() -> None:
         pass  # no ambient set in this kernel: nothing to clear
     header = struct.pack("=Ii", 0x20080522, 0)
     _syscall("capset", header, bytes(24))
+
+
+def flush_libc() -> None:
+    """Write out what C code in this process has left in its stdio buffers."""
+    _LIBC.fflush(None)
+
+
+def lower_depth(frames: int) -> None:
+    """Let ``frames`` of the frames under the caller not count towards the recursion limit.
+
+    The count lies beside the limit in the thread's state, whose layout is the
+    version's own: it is looked for by a limit that nothing else there has, and
+    left alone when it is not found.
+    """
+    limit, mark = sys.getrecursionlimit(), 54_321
+    state = ctypes.pythonapi.PyThreadState_Get
+    state.restype = ctypes.c_void_p
+    sys.setrecursionlimit(mark)
+    words = (ctypes.c_int * 64).from_address(state())
+    places = [i for i in range(1, 64) if words[i] == mark and 0 < mark - words[i - 1] < 200]
+    if len(places) == 1:
+        words[places[0] - 1] += frames
+    sys.setrecursionlimit(limit)
+
+
+def hide_arguments(text: bytes) -> None:
+    """Write ``text`` over this process's command line, as far as it fits; zeros fill the rest."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if 0 < start < end:
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, text, min(len(text), end - start - 1))
 
 
 def signalfd(signals: set[int]) -> int:

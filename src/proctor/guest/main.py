@@ -18,13 +18,12 @@ if "proctor_guest" not in sys.modules:
 
 from proctor_guest import agent  # noqa: E402  # the package is made just above
 
-_program = agent.main(_folder)
-_failure = None
+_start = [agent.main(_folder)]
+_failures = []
 try:
-    with open(_program.__file__, "rb") as _file:
-        _code = compile(_file.read(), _program.__file__, "exec", dont_inherit=True)
-    del _file
-    exec(_code, _program.__dict__)
+    exec(*_start.pop())  # nothing here keeps the program's names alive after its end
 except BaseException as _exc:
-    _failure = _exc
-agent.finish(_failure)
+    _failures.append(_exc)
+sys.setprofile(None)
+sys.settrace(None)
+agent.finish(_failures.pop() if _failures else None)

@@ -30,7 +30,8 @@ READY, OUTCOME, BEAT, DONE, FAULT = 65, 66, 67, 68, 69
 
 MAX_RESULT = 16 << 20  # bytes of encoded results that come back from one process
 MAX_DEPTH = 200  # nested containers; deeper than any test data seen, shallower than the C stack
-MAX_NODES = 4_000_000
+MAX_NODES = 2_000_000  # some 2 s of decoding here, in all that one process sends; real results have thousands
+MAX_RECORDS = 100_000  # results that one process may give: calls, or named tests
 MAX_COLLISIONS = 256  # keys of one hash: real data has 2 (hash(-1) == hash(-2)), a flood thousands
 
 
@@ -48,10 +49,16 @@ def unpack_head(data: bytes) -> tuple[int, int, int]:
     return kind, header, body
 
 
+def _int(digits: str) -> int:
+    if len(digits) > 20:  # 64 bits and a sign; conversion is quadratic where a trainer has lifted Python's own guard
+        raise ValueError("number is too long")
+    return int(digits)
+
+
 def unpack_header(data: bytes) -> dict[str, Any]:
     """A frame's header: a JSON object, or ValueError (RecursionError included)."""
     try:
-        value = json.loads(data)
+        value = json.loads(data, parse_int=_int)
     except RecursionError as exc:
         raise ValueError("header is nested too deeply") from exc
     if not isinstance(value, dict):
@@ -162,8 +169,8 @@ def encode_value(value: Any, limit: int = MAX_BODY) -> bytes:
 
 
 class _Decoder:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at, self.nodes = data, 0, 0
+    def __init__(self, data: bytes, nodes: int = MAX_NODES) -> None:
+        self.data, self.at, self.left = data, 0, nodes
 
     def take(self, count: int) -> bytes:
         end = self.at + count
@@ -177,8 +184,8 @@ class _Decoder:
         return int.from_bytes(self.take(4), "big")
 
     def get(self, depth: int = 0) -> Any:
-        self.nodes += 1
-        if depth > MAX_DEPTH + 1 or self.nodes > MAX_NODES:
+        self.left -= 1
+        if depth > MAX_DEPTH + 1 or self.left < 0:
             raise ValueError("value is nested too deeply or has too many parts")
         tag = self.take(1)
         if tag in _CONSTANTS:
@@ -229,9 +236,12 @@ def _check_keys(keys: list[Any]) -> None:
 
 def decode_value(data: bytes) -> Any:
     """The value that ``encode_value`` wrote, or ValueError; never runs anything."""
-    decoder = _Decoder(data)
+    return _decode(_Decoder(data))
+
+
+def _decode(decoder: _Decoder) -> Any:
     value = decoder.get()
-    if decoder.at != len(data):
+    if decoder.at != len(decoder.data):
         raise ValueError("bytes after the value")
     return value
 
@@ -294,15 +304,17 @@ def record(value: Any) -> bytes:
 
 
 def _records(result: bytes) -> list[Any]:
-    values, at = [], 0
-    while at + 4 <= len(result):
+    values, at, nodes = [], 0, MAX_NODES
+    while at + 4 <= len(result) and nodes > 0 and len(values) < MAX_RECORDS:
         size = int.from_bytes(result[at : at + 4], "big")
         if at + 4 + size > len(result):
             break
+        decoder = _Decoder(result[at + 4 : at + 4 + size], nodes)
         try:
-            values.append(decode_value(result[at + 4 : at + 4 + size]))
+            values.append(_decode(decoder))
         except (ValueError, RecursionError, OverflowError, MemoryError):
             values.append(None)
+        nodes = max(0, decoder.left)
         at += 4 + size
     return values
 

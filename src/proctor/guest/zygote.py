@@ -12,13 +12,19 @@ import os
 import random
 import signal
 import sys
+import threading
 import traceback
 import types
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any
 
-from . import case, harness, jail, linux, protocol
+from . import case, finish, harness, jail, linux, protocol
 from .jail import Jail, Run, Slot
+
+Script = tuple[types.CodeType, dict[str, Any]]  # a program's code and the names of its ``__main__``
+
+# The names that this version gives a script's module, in its order: main.py is one.
+_MAIN_NAMES = tuple(name for name in vars(sys.modules["__main__"]) if name.startswith("__"))
 
 # Each adds to the heap that every case copies (fork: 0.9 ms here, 6.4 with 50 MB
 # more), so only what the measured solutions really import.
@@ -58,11 +64,12 @@ def modules_now() -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in sys.modules)
 
 
-def disguise(cwd: str, own_path: str, hidden: list[str]) -> None:
+def disguise(cwd: str, own_path: str, hidden: list[str], inside: bool) -> None:
     """Look like ``python3 solution.py`` in every process forked from here on.
 
     ``hidden`` are the site directories that programs do not see: what the
-    interpreter's start has loaded from there goes as well.
+    interpreter's start has loaded from there goes as well. ``inside``: behind
+    namespaces, where nobody needs this process's arguments to find it.
     """
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
@@ -70,24 +77,26 @@ def disguise(cwd: str, own_path: str, hidden: list[str]) -> None:
             del sys.modules[name]
             top = name.partition(".")[0]
             sys.meta_path[:] = [f for f in sys.meta_path if (f if isinstance(f, type) else type(f)).__module__ != top]
-    sys.path[:] = [cwd] + [entry for entry in sys.path[1:] if entry != own_path]
+    finish.known = frozenset(sys.modules)
+    # Entries that a site directory's .pth files added name places that are not in the image.
+    sys.path[:] = [cwd, *(e for e in sys.path[1:] if e != own_path and (e.startswith(sys.base_prefix) or os.path.exists(e)))]
     sys.path_importer_cache.pop(own_path, None)
     sys.argv[:] = ["solution.py"]
-    sys.orig_argv[:] = [sys.executable, "solution.py"]
-    # main.py's own frame lies under the program's: let it not count.
-    limit = sys.getrecursionlimit()
-    set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
-    set_limit(limit + 1)
-
-    def setrecursionlimit(limit: int, /) -> None:
-        """Set the maximum depth of the Python interpreter stack to n."""
-        set_limit(limit + 1 if isinstance(limit, int) and 0 < limit < 0x7FFFFFFF else limit)
-
-    def getrecursionlimit() -> int:
-        """Return the current value of the recursion limit."""
-        return get_limit() - 1
-
-    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, getrecursionlimit
+    sys.orig_argv[:] = ["python3", "solution.py"]
+    for folder in os.environ.get("PATH", "").split(":"):
+        found = f"{folder}/python3"
+        if os.access(found, os.X_OK):  # the name that it would have been started by
+            if os.path.realpath(found) == os.path.realpath(sys.executable):
+                sys.executable = sys._base_executable = found  # type: ignore[attr-defined]
+            break
+    for number in signal.valid_signals():  # a trainer started by nohup leaves SIGHUP ignored, and so on
+        if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Under a program's frames lies main.py's, and before 3.12 the call of exec counts too.
+    linux.lower_depth(1 if sys.version_info >= (3, 12) else 2)
+    if inside:
+        linux.hide_arguments(b"python3\0solution.py\0")
 
 
 def settle() -> None:
@@ -127,31 +136,46 @@ def report(control: int, exc: BaseException) -> None:
         os._exit(jail.FAILED)
 
 
-def into_case(run: Run, slot: Slot) -> types.ModuleType:
-    """Last steps in a case's process: a fresh ``__main__``, or exec; the caller runs it."""
+def into_case(run: Run, slot: Slot) -> Script:
+    """Last steps in a case's process: exec, the harness, or a fresh ``__main__`` that the caller runs."""
     if run.source is None and run.request is None:
         argv = list(run.argv)
         path = None
-        if argv[0] in ("python3", "python", sys.executable):
+        if argv[0] in ("python3", "python", slot.python):
             argv[0], path = "python3", slot.python
         case.execute(argv, slot.env, path)
-    for number in (signal.SIGINT,):
-        signal.signal(number, signal.default_int_handler)
     random.seed(0)  # the module reseeds itself in every fork
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # a fork leaves the parent's
     gc.enable()
     if run.request is not None:
+        new_main(None)
         harness.run(run.request, case.RESULT_FD)
     sys.argv[:] = run.argv[1:]
     sys.orig_argv[:] = ["python3", *run.argv[1:]]
-    return new_main(f"{run.cwd}/{run.source}")
+    path = f"{run.cwd}/{run.source}"
+    space = new_main(path)
+    try:
+        with open(path, "rb") as file:
+            return compile(file.read(), path, "exec", dont_inherit=True), space
+    except BaseException:
+        # Read as a file, a broken source has other messages: the interpreter
+        # itself shall give them. What is on stderr are warnings that it repeats.
+        os.ftruncate(2, os.lseek(2, 0, os.SEEK_SET))
+        case.execute(["python3", *run.argv[1:]], slot.env, slot.python)
+        raise
 
 
-def new_main(path: str) -> types.ModuleType:
-    """A ``__main__`` like the interpreter's own for a script."""
+def new_main(path: str | None) -> dict[str, Any]:
+    """The names of a new ``__main__``, as the interpreter sets them for a script, or for none."""
     main = types.ModuleType("__main__")
-    values: dict[str, Any] = {"__file__": path, "__cached__": None, "__annotations__": {}}
-    main.__dict__.update(values)
-    main.__loader__ = SourceFileLoader("__main__", path)
-    main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    space = main.__dict__
+    space.clear()
+    loader: Any = SourceFileLoader("__main__", path) if path else BuiltinImporter
+    space.update({name: None for name in _MAIN_NAMES if path or name not in ("__file__", "__cached__")})
+    space.update({"__name__": "__main__", "__loader__": loader, "__builtins__": sys.modules["builtins"]})
+    if path:
+        space["__file__"] = path
+    if "__annotations__" in space:
+        space["__annotations__"] = {}
     sys.modules["__main__"] = main
-    return main
+    return space

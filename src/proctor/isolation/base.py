@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -19,14 +21,36 @@ class AgentProcess:
     Attributes:
         process: the supervisor.
         control: the host's end of the control stream.
-        lifeline: closing it tells the supervisor to end everything.
+        lifeline: a byte on it, or its end, tells the supervisor to end everything.
+        log: what the agent itself wrote on stderr: a memory file, empty unless it broke.
         name: of its control group and directory, for the sweep.
+        identity: the first of its two user numbers on the host, where it has any of its own.
     """
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    lifeline: int
+    lifeline: socket.socket
+    log: int
     name: str
+    identity: int
+
+    def release(self) -> None:
+        """Tell the supervisor to end everything, and end the control stream. Never blocks; may be called again.
+
+        Said, not only closed: a forked child of this process may hold the same descriptors.
+        """
+        with contextlib.suppress(OSError):
+            self.lifeline.send(b"q", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)
+
+    def forget(self) -> None:
+        """Close this process's descriptors and say nothing: in a forked child they are copies of its parent's."""
+        self.control.close()
+        self.lifeline.close()
+        if self.log >= 0:
+            os.close(self.log)
+            self.log = -1
 
 
 class Boundary(Protocol):
@@ -34,4 +58,8 @@ class Boundary(Protocol):
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start an agent for slot ``number``; it says READY, or FAULT, on its control stream."""
+        ...
+
+    def ended(self, agent: AgentProcess) -> bool:
+        """Remove what an agent whose supervisor is dead has left; True when there is nothing (more)."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -13,9 +14,9 @@ from proctor.core.errors import InputError
 from proctor.images.host import Image
 from proctor.isolation import sweep
 from proctor.isolation.base import LEVELS, AgentProcess
+from proctor.isolation.identities import Identities
 
 _MAIN = Path(__file__).resolve().parent.parent / "guest" / "main.py"
-UID_BASE = 1_879_048_192  # high in the 32-bit range, where no distribution or directory hands identities out
 
 
 class JailBoundary:
@@ -25,6 +26,8 @@ class JailBoundary:
         isolation: ``auto``, ``jail`` or ``degraded``; a named one is never stepped down from.
         cgroup: use control groups where this user may.
     """
+
+    identities = Identities()  # of this process, whatever number of boundaries it has
 
     def __init__(self, isolation: str = "auto", *, cgroup: bool = True) -> None:
         if isolation not in LEVELS:
@@ -37,40 +40,48 @@ class JailBoundary:
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start one agent; see ``Boundary``."""
         name = f"{sweep.owner_prefix()}{self.token}-{number}-{secrets.token_hex(3)}"
-        host, guest = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        lifeline_read, lifeline = os.pipe2(os.O_CLOEXEC)
-        config = {
-            "control": guest.fileno(),
-            "lifeline": lifeline_read,
-            "parent": os.getpid(),
-            "name": name,
-            "box": str(sweep.BOXES / name),
-            "levels": self.levels,
-            "cgroup": self.cgroup,
-            "root": image.plan,
-            "readable": image.readable,
-            "env": image.env,
-            "preload": image.preload,
-            "public_python": image.public_python,
-            # Two identities a slot; the process number keeps the engines of one host apart.
-            "uid": UID_BASE + (os.getpid() % 100_000) * 512 + (number % 256) * 2,
-        }
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            identity = self.identities.take()
+            ours.callback(self.identities.give_back, identity)
+            host, guest = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours.callback(host.close)
+            theirs.callback(guest.close)
+            lifeline, watched = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            ours.callback(lifeline.close)
+            theirs.callback(watched.close)
+            log = os.memfd_create("agent-log", os.MFD_CLOEXEC)
+            ours.callback(os.close, log)
+            config = {
+                "control": guest.fileno(),
+                "lifeline": watched.fileno(),
+                "parent": os.getpid(),
+                "name": name,
+                "box": str(sweep.BOXES / name),
+                "levels": self.levels,
+                "cgroup": self.cgroup,
+                "root": image.plan,
+                "readable": image.readable,
+                "env": image.env,
+                "preload": image.preload,
+                "public_python": image.public_python,
+                "uid": identity,
+            }
             process = subprocess.Popen(
                 [image.python, str(_MAIN), json.dumps(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(guest.fileno(), lifeline_read),
+                stderr=log,
+                pass_fds=(guest.fileno(), watched.fileno()),
                 env=image.env,
                 cwd="/",
                 start_new_session=True,  # a Ctrl-C at the terminal is the engine's to handle
             )
-        except OSError:
-            host.close()
-            os.close(lifeline)
-            raise
-        finally:
-            guest.close()
-            os.close(lifeline_read)
-        return AgentProcess(process, host, lifeline, name)
+            ours.pop_all()
+        return AgentProcess(process, host, lifeline, log, name, identity)
+
+    def ended(self, agent: AgentProcess) -> bool:
+        """See ``Boundary``. Where the supervisor left by itself with status 0 it has cleaned up."""
+        if agent.process.returncode != 0 and not sweep.remove_named(agent.name, agent.identity):
+            return False
+        self.identities.give_back(agent.identity)
+        return True

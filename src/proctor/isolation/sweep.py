@@ -1,12 +1,12 @@
-"""Remove what agents of dead engines may have left: only after all of its guards were killed at once."""
+"""Remove what agents may have left: only after all of their guards were killed at once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,15 +22,23 @@ def start_time(pid: int) -> str:
         return ""
 
 
+def _namespace() -> str:
+    """Number of this PID namespace: a process number of another container says nothing here."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return "0"
+
+
 def owner_prefix() -> str:
     """Beginning of the names that this process gives."""
-    return f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-"
+    return f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-{_namespace()}-"
 
 
 def is_stale(name: str) -> bool:
-    """The process that gave this name is no more."""
+    """The process that gave this name is no more. Names of other containers, and of others, never are."""
     parts = name.removeprefix(PREFIX).split("-")
-    if not name.startswith(PREFIX) or len(parts) < 5 or not parts[0].isdigit():
+    if not name.startswith(PREFIX) or len(parts) != 6 or not parts[0].isdigit() or parts[2] != _namespace():
         return False
     return start_time(int(parts[0])) != parts[1]
 
@@ -60,24 +68,97 @@ def sweep() -> None:
                     remove_group(entry.path)
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(BOXES)):
-            if is_stale(entry.name) and entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
+            if is_stale(entry.name):
+                remove_box(entry.path)
 
 
-def remove_group(path: str) -> None:
-    """Kill what is in a control group and remove it."""
+def remove_group(path: str) -> bool:
+    """Kill what is in a control group and remove it; False while something in it is still dying."""
     with contextlib.suppress(OSError, ValueError):
-        for pid in Path(f"{path}/cgroup.procs").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+        for word in Path(f"{path}/cgroup.procs").read_text().split():
+            if int(word) > 1:  # 0 is a process that this container cannot see, and to kill it would be to kill ours
+                os.kill(int(word), signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.rmdir(path)
+    return not os.path.isdir(path)
 
 
-def remove_named(name: str) -> None:
-    """Remove what an agent whose supervisor was killed had made."""
-    for parent in _parents():
-        if os.path.isdir(f"{parent}/{name}"):
-            remove_group(f"{parent}/{name}")
-    box = BOXES / name
-    if box.is_dir() and not box.is_symlink():
-        shutil.rmtree(box, ignore_errors=True)
+def remove_box(path: str) -> bool:
+    """Remove a directory of this user with all that is in it; never follows a link."""
+    try:
+        if os.lstat(path).st_uid != os.geteuid() or not _is_dir(path):
+            return True  # somebody else's: no concern of ours
+    except OSError:
+        return True
+    with contextlib.suppress(OSError):
+        _empty(path)
+        os.rmdir(path)
+    return not os.path.lexists(path)
+
+
+def _is_dir(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _empty(top: str) -> None:
+    """Directories are moved up to the top before they are emptied: a program may nest them without end."""
+    number, waiting = 0, True
+    while waiting:
+        waiting = False
+        for entry in list(os.scandir(top)):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            os.chmod(entry.path, 0o700)
+            for inner in list(os.scandir(entry.path)):
+                if inner.is_dir(follow_symlinks=False):
+                    os.chmod(inner.path, 0o700)
+                    number, waiting = number + 1, True
+                    os.rename(inner.path, f"{top}/.swept-{number}")
+                else:
+                    os.unlink(inner.path)
+            os.rmdir(entry.path)
+
+
+def _strays(name: str, identity: int) -> Iterator[int]:
+    """Processes of an agent without namespaces that its end did not take along.
+
+    Root's have a user of their own. An ordinary user's are known by their
+    arguments, environment or directory, as long as they did not hide all three.
+    """
+    root, word = os.geteuid() == 0, os.fsencode(name)
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        place = f"/proc/{entry}"
+        with contextlib.suppress(OSError):
+            user = os.stat(place).st_uid
+            if root:
+                ours = user in (identity, identity + 1)
+            else:
+                ours = user == os.geteuid() and (
+                    word in os.fsencode(os.readlink(f"{place}/cwd"))
+                    or any(word in Path(f"{place}/{file}").read_bytes() for file in ("cmdline", "environ"))
+                )
+            if ours and not _reaped(int(entry)):
+                yield int(entry)
+
+
+def _reaped(pid: int) -> bool:
+    """It is dead already. As pid 1 of a container this process inherits such ones, and nobody else collects them."""
+    with contextlib.suppress(OSError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (OSError, IndexError):
+        return True
+
+
+def remove_named(name: str, identity: int) -> bool:
+    """Remove what an agent whose supervisor was killed had made; False while something is still dying."""
+    strays = list(_strays(name, identity))
+    for pid in strays:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    groups = [remove_group(f"{parent}/{name}") for parent in _parents() if os.path.isdir(f"{parent}/{name}")]
+    return not strays and all(groups) and remove_box(str(BOXES / name))

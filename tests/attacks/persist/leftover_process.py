@@ -6,9 +6,8 @@ import socket
 
 NAME = "\0escape_mark_oracle"
 a, b = map(int, input().split())
-box = socket.socket(socket.AF_UNIX)
 try:
-    box.connect(NAME)
+    socket.socket(socket.AF_UNIX).connect(NAME)
 except OSError as error:
     why = error
     if os.fork() == 0:

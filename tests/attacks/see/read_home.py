@@ -1,15 +1,21 @@
 """Lists a home folder: root's, or anybody's."""
 
 import os
-import pathlib
+import sys
+
+
+def names(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
 
 a, b = map(int, input().split())
-try:
-    homes = (
-        [pathlib.Path("/root"), *pathlib.Path("/home").iterdir()] if os.path.isdir("/home") else [pathlib.Path("/root")]
-    )
-    if not any(list(home.iterdir()) for home in homes if os.access(home, os.R_OK)):
-        raise OSError("no home with anything in it")
-except OSError as error:
-    raise SystemExit(f"held: {error}") from None
+found = []
+for home in ("/root", "/home", *(f"/home/{name}" for name in names("/home"))):
+    # A folder may be there that leads to the interpreter; that is not somebody's home.
+    found += [name for name in names(home) if not f"{sys.base_prefix}/".startswith(f"{home}/{name}/")]
+if not found:
+    raise SystemExit("held: no home with anything in it")
 print(a + b)

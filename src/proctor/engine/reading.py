@@ -1,0 +1,85 @@
+"""Frames from a guest, read as what they are: hostile. Every field is checked before it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proctor.core.errors import FrameError
+from proctor.core.limits import Limits
+from proctor.core.outcome import EndedBy, Outcome
+from proctor.guest import protocol
+
+_TOP = 1 << 62
+_NOTE = 500
+
+
+def text(value: Any) -> str:
+    """A guest's message, at most 2,000 characters of it; anything but a string reads as none."""
+    return value[:2000].encode("utf-8", "replace").decode() if isinstance(value, str) else "no message"
+
+
+def most(limits: Limits) -> int:
+    """Bytes of streams that come back from one case at most."""
+    return sum(_keeps(limits))
+
+
+def _keeps(limits: Limits) -> tuple[int, int, int]:
+    stdout = limits.output_bytes if limits.stdout_keep is None else min(limits.stdout_keep, limits.output_bytes)
+    return stdout, limits.stderr_keep, protocol.MAX_RESULT
+
+
+def _shown(value: Any) -> str:
+    """Short and never recursive: a guest may nest values as deep as it likes."""
+    return repr(value)[:50] if value is None or isinstance(value, bool | float | str) else type(value).__name__
+
+
+def _number(header: dict[str, Any], name: str, high: int, *, none: bool = False) -> Any:
+    value = header.get(name)
+    if value is None and none:
+        return None
+    if type(value) is not int or not 0 <= value <= high:
+        raise FrameError(f"outcome's {name} is {_shown(value)}")
+    return value
+
+
+def _sizes(header: dict[str, Any], name: str) -> list[int]:
+    value = header.get(name)
+    if not isinstance(value, list) or len(value) != 3 or any(type(x) is not int or not 0 <= x <= _TOP for x in value):
+        raise FrameError(f"outcome's {name} is {_shown(value)}")
+    return value
+
+
+def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Limits) -> tuple[Outcome, float]:
+    """The outcome of ``case``, and the CPU seconds of its busiest step.
+
+    ``job`` is a number that only the jail of this job was told: what an
+    earlier one may have left in the stream is not taken for this one's.
+
+    Raises:
+        FrameError: a field is missing or not what it must be.
+    """
+    for name, due in (("job", job), ("case", case)):
+        if type(header.get(name)) is not int or header[name] != due:
+            raise FrameError(f"an outcome of another {name}")
+    kept, written = _sizes(header, "kept"), _sizes(header, "written")
+    fits = all(k <= w and k <= top for k, w, top in zip(kept, written, _keeps(limits), strict=True))
+    if sum(kept) != len(body) or not fits:
+        raise FrameError("outcome's sizes do not fit")
+    ended = header.get("ended")
+    if ended is not None and (not isinstance(ended, str) or ended not in [e.value for e in EndedBy]):
+        raise FrameError(f"outcome ended by {_shown(ended)}")
+    exit_code, signal = _number(header, "exit", 255, none=True), _number(header, "signal", 127, none=True)
+    if (exit_code is None) == (signal is None):
+        raise FrameError("outcome has neither or both of exit and signal")
+    stdout, stderr, result = body[: kept[0]], body[kept[0] : kept[0] + kept[1]], body[kept[0] + kept[1] :]
+    note = header.get("note")
+    if isinstance(note, str):
+        stderr += note[:_NOTE].encode("utf-8", "replace")
+    found = Outcome(
+        exit_code=exit_code, signal=signal, stdout=stdout, stderr=stderr, result=result,
+        stdout_truncated=written[0] > kept[0], stderr_truncated=written[1] > kept[1],
+        cpu_s=_number(header, "cpu_ns", _TOP) / 1e9, wall_s=_number(header, "wall_ns", _TOP) / 1e9,
+        peak_memory_bytes=_number(header, "peak", _TOP) or None, ended_by=EndedBy(ended) if ended else None,
+        left_processes=_number(header, "left", 1 << 30),
+    )  # fmt: skip
+    return found, _number(header, "step_ns", _TOP) / 1e9

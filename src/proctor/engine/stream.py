@@ -1,0 +1,70 @@
+"""A socket read and written from an event loop, where one direction's failure leaves the other alone.
+
+asyncio's own streams drop what was received as soon as a send fails; here an
+agent's last outcomes are read although it did not take the next case any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+_PIECE = 1 << 20
+
+
+class Stream:
+    """Owns nothing: who made the socket closes it, after ``drop``."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self._buffer = bytearray()
+
+    async def exactly(self, count: int) -> bytes:
+        """The next ``count`` bytes; EOFError when the other end has closed before."""
+        loop = asyncio.get_running_loop()
+        while len(self._buffer) < count:
+            piece = await loop.sock_recv(self.sock, max(1 << 16, min(count - len(self._buffer), _PIECE)))
+            if not piece:
+                raise EOFError
+            self._buffer += piece
+        data = bytes(memoryview(self._buffer)[:count])
+        del self._buffer[:count]
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it. A trainer may have set SIGPIPE to kill: here it is never sent."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.sock.send(view, socket.MSG_NOSIGNAL) :]
+            except BlockingIOError:
+                await self._writable()
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        room: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(self.sock, lambda: room.done() or room.set_result(None))
+        try:
+            await room
+        finally:
+            loop.remove_writer(self.sock)
+
+    def quiet(self) -> bool:
+        """Nothing has come that was not asked for, the end included."""
+        if self._buffer:
+            return False
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def drop(self) -> None:
+        """Let the loop forget the socket, so that it may be closed."""
+        if self.sock.fileno() >= 0:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self.sock)
+            loop.remove_writer(self.sock)

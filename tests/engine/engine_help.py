@@ -1,0 +1,173 @@
+"""What the engine's tests share: programs, and looks at what is left on the host."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from proctor.core.limits import Limits
+from proctor.core.outcome import Outcome
+from proctor.engine.job import Case, Job, Program
+from proctor.engine.languages import program
+from proctor.engine.shared import SyncEngine
+
+PATIENCE = 60.0  # seconds that a busy host may take for what takes milliseconds
+SMALL = Limits(cpu_s=5, memory_mib=128)
+
+
+def python(source: str, *, warm: bool = True, files: dict[str, bytes] | None = None) -> Program:
+    return program(source, warm=warm, files=files)
+
+
+def job(source: str, *stdins: bytes, limits: Limits = SMALL, warm: bool = True, **options: Any) -> Job:
+    """A job of one Python source with one case a stdin (one empty one where there is none)."""
+    return Job(python(source, warm=warm), tuple(Case(text) for text in stdins or (b"",)), limits, **options)
+
+
+def run(engine: SyncEngine, source: str, *stdins: bytes, **options: Any) -> list[Outcome]:
+    return engine.run(job(source, *stdins, **options))
+
+
+def one(engine: SyncEngine, source: str, stdin: bytes = b"", **options: Any) -> Outcome:
+    """The outcome of one case, which must not be the infrastructure's fault."""
+    (outcome,) = run(engine, source, stdin, **options)
+    assert outcome.error is None, outcome.error
+    return outcome
+
+
+def until(happened: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """Wait for something true; what it was last when the time is over."""
+    end = time.monotonic() + patience
+    while not (found := happened()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def gone(left: Callable[[], Iterable[Any]], patience: float = PATIENCE) -> list[Any]:
+    """Wait until a list of things is empty; what is still in it when the time is over."""
+    end = time.monotonic() + patience
+    while (found := list(left())) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+# ---------------------------------------------------------------- processes
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def state(pid: int) -> str:
+    """The letter of a process's state, "" when there is none."""
+    text = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return text[0].decode() if text else ""
+
+
+def children() -> dict[int, list[int]]:
+    """Process -> its children, from one look over /proc."""
+    found: dict[int, list[int]] = {}
+    for pid in processes():
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        if fields:
+            found.setdefault(int(fields[1]), []).append(pid)
+    return found
+
+
+def descendants(pids: Iterable[int]) -> list[int]:
+    """All below the given processes, nearest first."""
+    table, waiting, found = children(), list(pids), []
+    while waiting:
+        below = table.get(waiting.pop(0), [])
+        found += below
+        waiting += below
+    return found
+
+
+def agents_of(supervisor: int) -> tuple[list[int], list[int], list[int]]:
+    """Zygotes, jails and cases below a supervisor."""
+    table = children()
+    zygotes = table.get(supervisor, [])
+    jails = [pid for zygote in zygotes for pid in table.get(zygote, [])]
+    return zygotes, jails, [pid for jail in jails for pid in table.get(jail, [])]
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def marked(word: str) -> list[int]:
+    """Living processes whose arguments have ``word`` in them, this one left out."""
+    found = [pid for pid in processes() if pid != os.getpid() and word.encode() in _read(f"/proc/{pid}/cmdline")]
+    return [pid for pid in found if state(pid) not in ("Z", "X", "")]
+
+
+# ---------------------------------------------------------------- leavings
+
+
+def _identities(owner: int) -> range:
+    from proctor.isolation.identities import BASE, END, PER_PROCESS
+
+    first = BASE + owner % ((END - BASE) // PER_PROCESS) * PER_PROCESS
+    return range(first, first + PER_PROCESS)
+
+
+def _groups(owner: int) -> Iterator[str]:
+    for path in Path("/sys/fs/cgroup").glob("**/proctor-*"):
+        if path.name.startswith(f"proctor-{owner}-"):
+            yield str(path)
+
+
+def leavings(owner: int | None = None) -> list[str]:
+    """Processes, control groups, directories and mounts of the engines of a process (this one by default)."""
+    owner = os.getpid() if owner is None else owner
+    name, users = f"proctor-{owner}-".encode(), _identities(owner)
+    found: list[str] = []
+    for pid in processes():
+        if pid == os.getpid():
+            continue
+        try:
+            user = Path(f"/proc/{pid}").stat().st_uid
+        except OSError:
+            continue
+        marks = [_read(f"/proc/{pid}/{file}") for file in ("cmdline", "cgroup", "environ")]
+        if user in users or any(name in mark for mark in marks):
+            found.append(f"process {pid} {state(pid)} {marks[0][:60]!r}")
+    found += _groups(owner)
+    found += [str(path) for path in Path("/tmp").glob(f"proctor-{owner}-*")]
+    found += [line.decode() for line in _read("/proc/self/mountinfo").splitlines() if name in line]
+    return found
+
+
+def descriptors() -> Counter[str]:
+    """What this process has open, numbers left out."""
+    gc.collect()
+    found: Counter[str] = Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found[os.readlink(f"/proc/self/fd/{fd}").rpartition(":")[0] or "file"] += 1
+        except OSError:
+            continue
+    return found
+
+
+def resident_mib() -> float:
+    fields = _read("/proc/self/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
