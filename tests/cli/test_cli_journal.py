@@ -53,7 +53,7 @@ def test_complete_output_is_known(tmp_path: Path) -> None:
     journal.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, database=None)
 @given(data=st.data())
 def test_cut_at_any_byte_it_goes_on(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("cut") / "out.jsonl"

@@ -163,3 +163,9 @@ def test_score_killed_and_resumed(tmp_path: Path) -> None:
     assert process.returncode == 0
     rewards = [json.loads(line)["reward"] for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rewards == [float(k % 3 == 2) for k in range(40)]
+
+
+def test_streams_that_were_closed_from_the_start() -> None:
+    command = " ".join(PROCTOR)
+    done = subprocess.run(["sh", "-c", f"{command} run -- cat <&- >&-"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.cli.render import cell, escape, escape_line, reward_text, to_json
@@ -28,6 +28,7 @@ def test_line_shows_newlines() -> None:
     assert escape_line("abcdef", width=4) == "abc…"
 
 
+@settings(database=None)
 @given(st.binary())
 def test_escaped_bytes_are_harmless(data: bytes) -> None:
     shown = escape(data)
@@ -35,6 +36,7 @@ def test_escaped_bytes_are_harmless(data: bytes) -> None:
     shown.encode()
 
 
+@settings(database=None)
 @given(st.text(st.characters(blacklist_categories=())))
 def test_escaped_text_is_harmless(text: str) -> None:
     assert all(c.isprintable() or c in "\u00a0\u3000" for c in escape_line(text))

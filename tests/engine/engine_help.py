@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -171,3 +174,31 @@ def descriptors() -> Counter[str]:
 def resident_mib() -> float:
     fields = _read("/proc/self/statm").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+# ---------------------------------------------------------------- another process with an engine
+
+_PRELUDE = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from engine_help import *
+from proctor.engine.shared import SyncEngine, shared_engine
+"""
+
+
+def trainer(script: str, **options: Any) -> subprocess.Popen[str]:
+    """A Python process that runs ``script``, with this module's names at hand."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _PRELUDE + textwrap.dedent(script)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def finished(script: str, **options: Any) -> str:
+    """What a script printed; it must end well, and leave nothing."""
+    with trainer(script, **options) as process:
+        out, err = process.communicate(timeout=2 * PATIENCE)
+    assert process.returncode == 0, err[-3000:]
+    assert not err, err[-3000:]
+    assert not gone(lambda: leavings(process.pid))
+    return out

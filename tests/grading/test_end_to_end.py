@@ -353,3 +353,15 @@ def test_no_answer_is_in_reach_of_the_program(engine: SyncEngine) -> None:
     assert found.verdict is WRONG
     assert canary.encode() not in found.cases[0].outcome.stdout
     assert b"solution.py" in found.cases[0].outcome.stdout
+
+
+def test_rows_of_a_data_set_serve_as_problems() -> None:
+    row = {"id": "sum", "mode": "stdio", "cases": [{"stdin": "3 4\n", "expected": "7\n"}, {"stdin": "1 1\n", "expected": "2\n"}]}
+    programs = ["print(sum(map(int, input().split())))", "print(7)"]
+    assert proctor.score(programs, [row] * 2) == [1.0, 0.5]
+    assert proctor.score(programs, row) == [1.0, 0.5]
+    assert proctor.score([{"problem_id": "a", "completion": programs[1]}], {"a": row}) == [0.5]
+    with pytest.raises(proctor.InputError, match="expected"):
+        proctor.score(programs, {"id": "x", "mode": "stdio", "cases": [{"stdin": "1"}]})
+    with pytest.raises(proctor.InputError, match="int is neither"):
+        proctor.score(programs, [3, 4])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from proctor.core.errors import InputError, IsolationUnavailable
+from proctor.core.errors import IsolationUnavailable
 from proctor.doctor import audit, manifest, report
 from proctor.doctor.canary import Canary
 from proctor.doctor.corpus import Campaign
+from proctor.doctor.host_audit import HostAudit, by_others
 from proctor.doctor.judging import Result, summary
 from proctor.doctor.trial import examine, warm_up
 
@@ -120,47 +118,6 @@ class _engine:
 
     def __exit__(self, *error: object) -> None:
         self.engine.close()
-
-
-class HostAudit:
-    """The corpus' own ``host_audit.py``, when it has one: a snapshot at the start, a list of differences later."""
-
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        self.script = folder / "host_audit.py"
-        self.before: Path | None = None
-        if self.script.is_file():
-            self.before = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="host-audit-"))) / "before.json"
-            self.before.write_text("{}")  # the folder is there in both looks
-            self.before.write_text(self._call("snap").stdout)
-
-    def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-I", str(self.script), *arguments]
-        try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise InputError("did not end within 120 s", where=str(self.script)) from error
-
-    def diff(self) -> Sequence[str]:
-        """Lines on what is left over; empty when nothing is, or when the corpus has no such script."""
-        if self.before is None:
-            return []
-        done = self._call("diff", str(self.before), "--slack-mib", "512", "--slack-fds", "1024")
-        lines = (done.stdout + done.stderr).splitlines()
-        return lines if done.returncode else []
-
-
-def by_others(line: str) -> bool:
-    """A line of the corpus' audit about what cannot be ours: control groups of another name, processes of another family.
-
-    Our engine is closed by then, so nothing of ours descends from this
-    process; what it left would be an orphan that says whose it was.
-    """
-    if line.startswith("cgroups left"):
-        return "proctor-" not in line and audit.MARK not in line
-    if line.startswith("process left"):
-        pid = line.split()[2].partition(":")[0]
-        return not audit.is_ours(int(pid)) if pid.isdigit() else False
-    return False
 
 
 def _run(campaign: Campaign, quiet: bool) -> None:

@@ -20,7 +20,7 @@ from proctor.doctor import audit, judging, tasks
 from proctor.doctor.canary import Canary
 from proctor.doctor.judging import Result, State
 from proctor.doctor.manifest import Corpus, Row
-from proctor.doctor.rules import Rule, Seen, rule_for
+from proctor.doctor.rules import Rule, Seen, followed_by_honest, rule_for
 from proctor.doctor.trial import Runner
 from proctor.engine.languages import LANGUAGES
 from proctor.grading.api import grade
@@ -167,7 +167,10 @@ class Campaign:
             return
         if row.extra.get("collect"):
             result.notes.append("files are not collected from a workspace, so that part was not tried")
-        faults = judging.check(row, found, self.canary, rule.right_anyway)
+        early = self.engine.isolation != "jail" and judging.refused(found)
+        if early:
+            result.notes.append("a call was refused before it came to what the manifest speaks of")
+        faults = judging.check(row, found, self.canary, rule.right_anyway, early)
         seen = Seen(
             row,
             found,
@@ -177,7 +180,7 @@ class Campaign:
             regrade=lambda checker: self._grade(row, checker),
             honest=lambda: self._honest(row.mode),
         )
-        for check in rule.checks:
+        for check in rule.checks if not early else (followed_by_honest,):
             faults += check(seen)
         try:
             json.dumps(found.to_json(), allow_nan=False).encode()

@@ -72,6 +72,16 @@ def words(case: CaseGrade, mode: str) -> frozenset[str]:
     return found
 
 
+_REFUSED = re.compile(rb"PermissionError: \[Errno (?:1|13)\][^\n]*\s*\Z")
+
+
+def refused(grade: Grade) -> bool:
+    """In every case it ended at a call that was refused: where walls are few, the filter refuses more."""
+    return bool(grade.cases) and all(
+        case.verdict is Verdict.RUNTIME_ERROR and _REFUSED.search(case.outcome.stderr) for case in grade.cases
+    )
+
+
 def describe(grade: Grade) -> str:
     """How it died: verdicts with their ends, each kind once."""
     if not grade.cases:
@@ -88,20 +98,22 @@ def outputs(grade: Grade) -> list[bytes]:
     return list(seen.values())
 
 
-def check(row: Row, grade: Grade, canary: Canary, right_anyway: int = 0) -> list[str]:
+def check(row: Row, grade: Grade, canary: Canary, right_anyway: int = 0, stopped_early: bool = False) -> list[str]:
     """Faults of one grading: statuses, score, the patterns that the row gives, the canary.
 
     Args:
         right_anyway: cases for which the program's answer is legitimately right.
+        stopped_early: it was refused a call before it came to what the row
+            speaks of, so only the score and the canary are looked at.
     """
-    faults = statuses(row, grade.verdict, grade.cases)
+    faults = [] if stopped_early else statuses(row, grade.verdict, grade.cases)
     faults += score(row, grade, right_anyway)
     said = b"\n".join(outputs(grade)).decode("utf-8", "replace")
-    if (wanted := row.must.get("stdout")) and not re.search(wanted, said):
+    if (wanted := row.must.get("stdout")) and not stopped_early and not re.search(wanted, said):
         faults.append(f"its output does not show {wanted!r}")
     if (unwanted := row.must.get("stdout_not")) and (found := re.search(unwanted, said)):
         faults.append(f"its output shows {found[0][:60]!r}")
-    if (died := row.must.get("died")) and not re.search(died, describe(grade)):
+    if (died := row.must.get("died")) and not stopped_early and not re.search(died, describe(grade)):
         faults.append(f"it did not die by {died!r}")
     if canary.leaked(*outputs(grade), *(case.detail.encode("utf-8", "replace") for case in grade.cases)):
         faults.append("the canary came back")

@@ -43,12 +43,13 @@ class Stream:
 
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()
-        room: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(self.sock, lambda: room.done() or room.set_result(None))
+        room = asyncio.Event()
+        loop.add_writer(self.sock, room.set)
         try:
-            await room
+            await room.wait()
         finally:
-            loop.remove_writer(self.sock)
+            if self.sock.fileno() >= 0:
+                loop.remove_writer(self.sock)
 
     def quiet(self) -> bool:
         """Nothing has come that was not asked for, the end included."""

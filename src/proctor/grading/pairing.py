@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.core.errors import InputError
+from proctor.grading.formats import problems_from_rows
 from proctor.grading.problem import Problem
 
 Completion = Any
 """A string; a chat (list of messages); an object or dict with ``text`` or ``completion`` and perhaps ``problem_id``."""
-Problems = Problem | Sequence[Problem] | Mapping[str, Problem]
+Row = Problem | Mapping[str, Any]
+"""A Problem, or a row of a data set that ``problems_from_rows`` reads."""
+Problems = Row | Sequence[Row] | Mapping[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,16 @@ def pair_up(completions: Iterable[Completion], problems: Problems) -> list[Item]
     if isinstance(completions, str | bytes | Mapping):
         raise InputError("give a list of completions, not one", field="completions")
     rows = list(completions)
-    if isinstance(problems, Problem):
-        return [_item(row, problems, index) for index, row in enumerate(rows)]
+    made: dict[int, Problem] = {}
+    if isinstance(problems, Problem) or (isinstance(problems, Mapping) and not _by_id(problems)):
+        one = _problem(problems, made)
+        return [_item(row, one, index) for index, row in enumerate(rows)]
     by_id: Mapping[str, Problem]
+    aligned: list[Problem] | None
     if isinstance(problems, Mapping):
-        by_id, aligned = problems, None
+        by_id, aligned = {name: _problem(row, made) for name, row in problems.items()}, None
     else:
-        aligned = list(problems)
+        aligned = [_problem(row, made) for row in problems]
         by_id = {problem.id: problem for problem in aligned}
     pairs = []
     for index, row in enumerate(rows):
@@ -69,6 +75,22 @@ def pair_up(completions: Iterable[Completion], problems: Problems) -> list[Item]
             problem = aligned[index]
         pairs.append(_item(row, problem, index))
     return pairs
+
+
+def _by_id(problems: Mapping[str, Any]) -> bool:
+    """A mapping of ids to problems, not the row of one problem."""
+    return all(isinstance(value, Problem | Mapping) for value in problems.values())
+
+
+def _problem(row: Any, made: dict[int, Problem]) -> Problem:
+    """A Problem, made once for each row object where it is still a row of a data set."""
+    if isinstance(row, Problem):
+        return row
+    if id(row) not in made:
+        if not isinstance(row, Mapping):
+            raise InputError(f"{type(row).__name__} is neither a Problem nor a row of a data set", field="problems")
+        made[id(row)] = problems_from_rows([row])[0]
+    return made[id(row)]
 
 
 def _item(row: Completion, problem: Problem, index: int) -> Item:

@@ -57,7 +57,7 @@ def main(folder: str) -> zygote.Script:
                 other = config["public_python"]
                 if other and public(other):
                     cgroups.remove(paths)
-                    os.execv(other, [other, sys.argv[0], json.dumps(config | {"levels": [level]})])
+                    os.execv(other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level]})])
                 reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
                 continue
             pid, reason = start(config, level, group, folder, host)
@@ -241,8 +241,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "own_pids": 2,  # the zygote and the jail
         "own_processes": 2 if inside else own_threads() + 256,
     }
-    zygote.preload(config["preload"])
-    hidden = [place for place, entries in config["root"]["covers"].items() if not entries]
+    zygote.preload(config["preload"], inside)
     slot = Slot(
         control=jail.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside), landlock_abi=landlock.abi(),
@@ -253,7 +252,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
-    zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, hidden, inside)
+    zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, inside)
     zygote.settle()
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)

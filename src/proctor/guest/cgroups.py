@@ -126,6 +126,7 @@ class Group:
         self._usage = _first(paths, ("memory.usage_in_bytes", "memory.current"), os.O_RDONLY)
         self._peak = _first(paths, ("memory.max_usage_in_bytes", "memory.peak"), os.O_RDWR)
         self._events = _first(paths, ("memory.oom_control", "memory.events"), os.O_RDONLY)
+        self._fails = _first(paths, ("memory.failcnt",), os.O_RDONLY)
         self._cpu = _first(paths, ("cpuacct.usage",), os.O_RDONLY)
         self._stat = _first(paths, ("cpu.stat",), os.O_RDONLY) if self._cpu is None else None
         self._pids = _first(paths, ("pids.max",), os.O_WRONLY)
@@ -176,11 +177,18 @@ class Group:
 
     def oom_kills(self) -> int:
         """Processes that the kernel has killed for memory in this group."""
+        return self._event(b"oom_kill")
+
+    def limit_hits(self) -> int:
+        """Times that this group's own bound was reached: without one, an OOM kill was the host's."""
+        return self._event(b"max") if self._fails is None else _number(self._fails)
+
+    def _event(self, wanted: bytes) -> int:
         if self._events is None:
             return 0
         for line in os.pread(self._events, 512, 0).split(b"\n"):
             name, _, count = line.partition(b" ")
-            if name == b"oom_kill":
+            if name == wanted:
                 return int(count)
         return 0
 

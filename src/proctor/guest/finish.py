@@ -9,6 +9,7 @@ needed here is bound before they run, the built-in names included.
 
 from __future__ import annotations
 
+import _thread
 import _weakref
 import atexit
 import builtins
@@ -24,11 +25,8 @@ __builtins__ = dict(vars(builtins))  # functions look names up in their module's
 
 known: frozenset[str] = frozenset()  # modules that were there before the program: they stay to the end
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_SPENT = (
-    "path argv ps1 ps2 last_exc last_type last_value last_traceback path_hooks path_importer_cache meta_path __interactivehook__"
-).split()
 _exit, _kill, _write, _print = os._exit, os.kill, os.write, builtins.print
-_display, _unraisable, _threading = sys.__excepthook__, sys.__unraisablehook__, sys.modules.get("threading")
+_display, _unraisable = sys.__excepthook__, sys.__unraisablehook__
 
 
 def finish(failure: BaseException | None) -> None:
@@ -42,12 +40,17 @@ def finish(failure: BaseException | None) -> None:
     failure = None
     if getattr(sys, "unraisablehook", None) is _unraisable:
         sys.unraisablehook = unraisable
-    if "threading" in sys.modules:
+    threading: Any = sys.modules.get("threading")
+    exits = atexit._ncallbacks()
+    # Without threads or exit functions nobody sees that the main thread is marked as stopped.
+    if threading is not None and (exits or _thread._count() or threading._threading_atexits):
         try:
-            sys.modules["threading"]._shutdown()  # type: ignore[attr-defined]
+            threading._shutdown()
         except BaseException as exc:
-            write_unraisable(exc, sys.modules["threading"])
-    atexit._run_exitfuncs()
+            write_unraisable(exc, threading)
+        exits = atexit._ncallbacks()
+    if exits:
+        atexit._run_exitfuncs()
     good = flush()
     try:
         tear_down()
@@ -174,12 +177,14 @@ def tear_down() -> None:
     """
     if gc.isenabled():
         gc.collect()
-    for name in _SPENT:
-        setattr(sys, name, None)
+    if hasattr(sys, "last_value"):
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            setattr(sys, name, None)
     for name in ("stdin", "stdout", "stderr"):
         setattr(sys, name, getattr(sys, f"__{name}__", None))
     builtins.print = _print
-    for name in ("io", "traceback"):  # so late no source line is shown any more
+    sys.meta_path = None  # type: ignore[assignment]  # nothing more can be imported
+    for name in ("io", "traceback"):  # nor can source lines be shown
         sys.modules[name] = None  # type: ignore[assignment]
     own = ["__main__"]
     for name in reversed(sys.modules):  # to look at all of them would copy the pages that they lie on

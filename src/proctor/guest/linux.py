@@ -12,13 +12,16 @@ from typing import Any
 # PyDLL keeps the interpreter lock: these calls are short, and between fork and
 # exec giving it away would only let something else run.
 _LIBC = ctypes.PyDLL(None, use_errno=True)
+# Bound once: each first use in a forked process would copy pages.
+_PRCTL, _FFLUSH = _LIBC.prctl, _LIBC.fflush
+_PRCTL.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 _MACHINE = os.uname().machine
 
 NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
-MS_BIND, MS_REC, MS_PRIVATE, MS_NOSYMFOLLOW = 4096, 16384, 1 << 18, 256
+MS_BIND, MS_REC, MS_PRIVATE, MS_NOSYMFOLLOW, MS_NOATIME = 4096, 16384, 1 << 18, 256, 1024
 MNT_DETACH = 2
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECCOMP = 1, 4, 24, 22
@@ -36,6 +39,7 @@ _NUMBERS = {  # x86-64, aarch64
     "personality": (135, 92),
     "mount_setattr": (442, 442),
 }
+_CAPSET, _NO_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0), bytes(24)
 _COLUMN = 0 if _MACHINE == "x86_64" else 1
 
 
@@ -88,8 +92,7 @@ def pivot_root(new: str, old: str) -> None:
 
 def prctl(option: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
     """prctl(2) with plain numbers."""
-    words = [ctypes.c_ulong(x) for x in (a, b, c, d)]
-    return _check(_LIBC.prctl(option, *words), f"prctl {option}")
+    return _check(_PRCTL(option, a, b, c, d), "prctl")
 
 
 def close_range(first: int) -> None:
@@ -126,13 +129,12 @@ def drop_capabilities() -> None:
         prctl(PR_CAP_AMBIENT, 4)
     except OSError:
         pass  # no ambient set in this kernel: nothing to clear
-    header = struct.pack("=Ii", 0x20080522, 0)
-    _syscall("capset", header, bytes(24))
+    _syscall("capset", _CAPSET, _NO_CAPABILITIES)
 
 
 def flush_libc() -> None:
     """Write out what C code in this process has left in its stdio buffers."""
-    _LIBC.fflush(None)
+    _FFLUSH(None)
 
 
 def lower_depth(frames: int) -> None:
@@ -153,6 +155,14 @@ def lower_depth(frames: int) -> None:
     sys.setrecursionlimit(limit)
 
 
+def set_flag(name: str, value: int) -> None:
+    """Change a field of ``sys.flags``, which is a tuple that nobody may make a second of."""
+    place = type(sys.flags).__match_args__.index(name)
+    item = ctypes.c_void_p.from_address(id(sys.flags) + tuple.__basicsize__ + place * ctypes.sizeof(ctypes.c_void_p))
+    if item.value == id(sys.flags[place]):
+        item.value = id(value)  # both are small numbers, which live for ever
+
+
 def hide_arguments(text: bytes) -> None:
     """Write ``text`` over this process's command line, as far as it fits; zeros fill the rest."""
     with open("/proc/self/stat", "rb") as file:
@@ -163,6 +173,17 @@ def hide_arguments(text: bytes) -> None:
         ctypes.memmove(start, text, min(len(text), end - start - 1))
 
 
+def exact_times() -> bool:
+    """A file's change time tells two changes apart that follow one another (Linux 6.13+), not only those of two ticks."""
+    fd = os.memfd_create("times", os.MFD_CLOEXEC)
+    times = []
+    for mode in (0o600, 0o400, 0o600, 0o400):
+        os.fchmod(fd, mode)
+        times.append(os.fstat(fd).st_ctime_ns)
+    os.close(fd)
+    return len(set(times)) == len(times)
+
+
 def signalfd(signals: set[int]) -> int:
     """A descriptor that reads as ready while one of the (blocked) signals is pending."""
     mask = bytearray(128)
@@ -171,12 +192,22 @@ def signalfd(signals: set[int]) -> int:
     return _check(_LIBC.signalfd(-1, bytes(mask), 0o2004000), "signalfd")  # CLOEXEC | NONBLOCK
 
 
+_filters: dict[bytes, tuple[int, Any]] = {}
+
+
+def seccomp_prepare(program: bytes) -> int:
+    """The address of a filter's descriptor, kept for ``seccomp_load`` in this process and its forks."""
+    if program not in _filters:
+        buffer = ctypes.create_string_buffer(program, len(program))
+        packed = struct.pack("@HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
+        holder = ctypes.create_string_buffer(packed, len(packed))
+        _filters[program] = ctypes.addressof(holder), (buffer, holder)
+    return _filters[program][0]
+
+
 def seccomp_load(program: bytes) -> None:
     """Install a classic BPF filter on this process and all that come from it."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    packed = struct.pack("@HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-    holder = ctypes.create_string_buffer(packed, len(packed))
-    _check(_LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), holder, ctypes.c_ulong(0), ctypes.c_ulong(0)), "seccomp")
+    prctl(PR_SET_SECCOMP, 2, seccomp_prepare(program))
 
 
 def landlock_create(attributes: bytes | None, flags: int = 0) -> int:

@@ -304,7 +304,8 @@ def record(value: Any) -> bytes:
 
 
 def _records(result: bytes) -> list[Any]:
-    values, at, nodes = [], 0, MAX_NODES
+    values: list[Any] = []
+    at, nodes = 0, MAX_NODES
     while at + 4 <= len(result) and nodes > 0 and len(values) < MAX_RECORDS:
         size = int.from_bytes(result[at : at + 4], "big")
         if at + 4 + size > len(result):

@@ -103,6 +103,20 @@ def mount_proc() -> bool:
     return False
 
 
+def traces(paths: list[str]) -> list[object]:
+    """What no program can change a workspace without changing, given ``linux.exact_times``.
+
+    Its free space, and of each directory and file (which it does not own) all that is known of it.
+    """
+    room = os.statvfs(paths[0])
+    seen: list[object] = [room.f_bfree, room.f_ffree]
+    for path in paths:
+        info = os.lstat(path)
+        seen += [info.st_ino, info.st_mode, info.st_nlink, info.st_uid, info.st_gid, info.st_size]
+        seen += [info.st_ctime_ns, info.st_mtime_ns, info.st_atime_ns]
+    return seen
+
+
 def fresh_workspace(size: int, inodes: int, uid: int, first: bool) -> None:
     """A new, empty /workspace and /tmp that share one bounded tmpfs; 0.03 ms.
 
@@ -112,7 +126,7 @@ def fresh_workspace(size: int, inodes: int, uid: int, first: bool) -> None:
     if not first:
         linux.umount("/workspace", linux.MNT_DETACH)
         linux.umount("/tmp", linux.MNT_DETACH)
-    flags = linux.MS_NOSUID | linux.MS_NODEV
+    flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME  # what one case reads, the next cannot see
     linux.mount("workspace", "/box", "tmpfs", flags, f"size={size},nr_inodes={inodes + 4},mode=711")
     for name, point, mode in (("w", "/workspace", 0o755), ("t", "/tmp", 0o1777)):
         os.mkdir(f"/box/{name}")

@@ -19,6 +19,7 @@ from .cgroups import Group
 
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S = 1.0
+HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
 _DEATH_S = 10.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
@@ -91,8 +92,7 @@ class Watch:
             if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
                 ended = "output"
             if self.group.memory:
-                if self.group.oom_kills() > meters["oom"]:
-                    ended = "memory"
+                ended = self._oom(meters) or ended
             elif self._memory(limits["memory"]) > limits["memory"]:
                 ended = "memory"
             if ended:
@@ -101,11 +101,15 @@ class Watch:
             waited = self._waited()
         self.sweep()
         self.busiest = max(self.busiest, cpu_total(self.group, meters) - step_cpu)
-        if ended is None and self.group.oom_kills() > meters["oom"]:
-            ended = "memory"
+        ended = ended or self._oom(meters)
         if ended is None and any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
             ended = "output"
         return ended, waited
+
+    def _oom(self, meters: dict[str, int]) -> str | None:
+        if self.group.oom_kills() <= meters["oom"]:
+            return None
+        return "memory" if self.group.limit_hits() > meters["hits"] else HOST_MEMORY
 
     def _reap(self) -> bool:
         """Collect the dead; True when the main process is among them."""
@@ -201,6 +205,7 @@ def meters(group: Group) -> dict[str, int]:
         "self": time.process_time_ns(),
         "children": _children_ns(),
         "oom": group.oom_kills(),
+        "hits": group.limit_hits(),
         "usage": group.usage(),
         "reset": group.reset_peak(),
     }

@@ -18,7 +18,7 @@ import types
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any
 
-from . import case, finish, harness, jail, linux, protocol
+from . import case, finish, forks, harness, jail, linux, protocol
 from .jail import Jail, Run, Slot
 
 Script = tuple[types.CodeType, dict[str, Any]]  # a program's code and the names of its ``__main__``
@@ -45,8 +45,9 @@ print(sorted(d.items()), re.sub("a", "b", "aa"), f"{1.5:.2f}", sum(int(x) for x 
 """
 
 
-def preload(names: list[str]) -> None:
+def preload(names: list[str], inside: bool) -> None:
     """Import modules and run a small program once, so that no case pays for first use."""
+    start_site(inside)
     for name in [*PRELOAD, *names]:
         try:
             importlib.import_module(name)
@@ -59,27 +60,35 @@ def preload(names: list[str]) -> None:
     random.seed(0)
 
 
+def start_site(inside: bool) -> None:
+    """The end of the interpreter's own start, which ``-S`` kept from seeing the host's site directories.
+
+    Without namespaces they are still to be seen, so what lies in them is not looked at.
+    """
+    import site
+
+    look = site.addpackage
+    if not inside:
+        site.addpackage = lambda sitedir, name, known_paths: known_paths  # type: ignore[assignment]
+    site.main()
+    site.addpackage = look
+    linux.set_flag("no_site", 0)
+
+
 def modules_now() -> frozenset[str]:
     """Top-level names that a program's own file would hide in a fresh interpreter."""
     return frozenset(name.partition(".")[0] for name in sys.modules)
 
 
-def disguise(cwd: str, own_path: str, hidden: list[str], inside: bool) -> None:
+def disguise(cwd: str, own_path: str, inside: bool) -> None:
     """Look like ``python3 solution.py`` in every process forked from here on.
 
-    ``hidden`` are the site directories that programs do not see: what the
-    interpreter's start has loaded from there goes as well. ``inside``: behind
-    namespaces, where nobody needs this process's arguments to find it.
+    ``inside``: behind namespaces, where nobody needs this process's arguments to find it.
     """
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        if name.partition(".")[0] == "proctor_guest" or any(file.startswith(place + "/") for place in hidden):
-            del sys.modules[name]
-            top = name.partition(".")[0]
-            sys.meta_path[:] = [f for f in sys.meta_path if (f if isinstance(f, type) else type(f)).__module__ != top]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "proctor_guest"]:
+        del sys.modules[name]
     finish.known = frozenset(sys.modules)
-    # Entries that a site directory's .pth files added name places that are not in the image.
-    sys.path[:] = [cwd, *(e for e in sys.path[1:] if e != own_path and (e.startswith(sys.base_prefix) or os.path.exists(e)))]
+    sys.path[:] = [cwd, *(entry for entry in sys.path[1:] if entry != own_path)]
     sys.path_importer_cache.pop(own_path, None)
     sys.argv[:] = ["solution.py"]
     sys.orig_argv[:] = ["python3", "solution.py"]
@@ -109,6 +118,9 @@ def settle() -> None:
 def loop(slot: Slot) -> Run:
     """Fork a jail, wait for its job to end, again; returns only in a case's process."""
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if slot.namespaces else -1
+    slot.features["exact_times"] = linux.exact_times()
+    if slot.seccomp is not None:
+        linux.seccomp_prepare(slot.seccomp)
     while True:
         if slot.namespaces:
             linux.unshare(linux.NEWPID)
@@ -144,8 +156,9 @@ def into_case(run: Run, slot: Slot) -> Script:
         if argv[0] in ("python3", "python", slot.python):
             argv[0], path = "python3", slot.python
         case.execute(argv, slot.env, path)
-    random.seed(0)  # the module reseeds itself in every fork
-    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # a fork leaves the parent's
+    forks.release()
+    threading.main_thread()._native_id = os.getpid()  # type: ignore[attr-defined]  # a fork leaves the parent's
+    gc.freeze()  # what was made since: the collector need not look at it, and so not copy its pages
     gc.enable()
     if run.request is not None:
         new_main(None)
@@ -155,8 +168,10 @@ def into_case(run: Run, slot: Slot) -> Script:
     path = f"{run.cwd}/{run.source}"
     space = new_main(path)
     try:
-        with open(path, "rb") as file:
-            return compile(file.read(), path, "exec", dont_inherit=True), space
+        file = os.open(path, os.O_RDONLY)  # file objects would copy more pages
+        source = jail.read_exact(file, os.fstat(file).st_size)
+        os.close(file)
+        return compile(source, path, "exec", dont_inherit=True), space
     except BaseException:
         # Read as a file, a broken source has other messages: the interpreter
         # itself shall give them. What is on stderr are warnings that it repeats.

@@ -67,7 +67,7 @@ class JailBoundary:
                 "uid": identity,
             }
             process = subprocess.Popen(
-                [image.python, str(_MAIN), json.dumps(config)],
+                [image.python, "-S", str(_MAIN), json.dumps(config)],  # the zygote runs site, inside the image
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
