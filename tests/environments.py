@@ -22,7 +22,7 @@ NOBODY = 65534
 CHECKOUT = Path(__file__).resolve().parent.parent
 COPIED = ("src", "tests", "bench", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
 # Large, and of no use for running tests.
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "mypy*", "ruff*", "pip*", "*.mypyc*", "*.so", "proctor*")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "mypy*", "ruff*", "pip*", "*.mypyc*", "proctor*")
 
 
 def copy_checkout(target: Path, user: int | None) -> None:
@@ -55,7 +55,7 @@ def environment(target: Path) -> dict[str, str]:
 
 def usable_python(target: Path, user: int | None) -> str | None:
     """An interpreter that the user may run: a version manager may keep this one under root's home."""
-    check = "import sys, pytest; assert sys.version_info >= (3, 11)"
+    check = "import sys, pytest, hypothesis; assert sys.version_info >= (3, 11)"
     for python in (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
             done = subprocess.run(

@@ -78,7 +78,7 @@ LANGUAGE: dict[str, Sample] = {
     "random_seeded": sample("import random\nrandom.seed(5)\nprint(random.random(), random.randint(1, 9), random.sample(range(9), 3), random.gauss(0, 1))\nrandom.seed('x')\nprint(random.getstate()[1][:3])\n"),
     "random_unseeded": sample("import random\nprint(random.random(), random.Random(3).random(), random.gauss(0, 1), random.choices(range(9), k=3))\n", native=False, fresh=False),
     "regular_expressions": sample("import re\nprint(re.findall(r'(\\d+)-(?P<n>\\w)', '12-a 3-b'), re.compile('a|b'), re.sub('x*', '-', 'abxd'))\n"),
-    "garbage": sample("import gc\nprint(gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.garbage, gc.callbacks, gc.get_count()[0] < 700)\nclass A: pass\na = A()\na.a = a\ndel a\nprint(gc.collect() > 0, gc.is_tracked([]), gc.isenabled())\n"),
+    "garbage": sample("import gc\nprint(gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.garbage, gc.callbacks)\nclass A: pass\na = A()\na.a = a\ndel a\nprint(gc.collect() > 0, gc.is_tracked([]), gc.isenabled())\n"),
     "garbage_by_itself": sample("import weakref\nclass A: pass\nseen = []\nfor i in range(5000):\n    a = A()\n    a.a = a\n    weakref.finalize(a, seen.append, i)\nprint(len(seen) > 1000)\n"),
     "garbage_frozen": sample("import gc\nprint(gc.get_freeze_count())\n"),
     "unittest_main": sample("import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(1, 1)\n    def test_b(self): self.fail('no')\nif __name__ == '__main__':\n    import re, sys\n    sys.stderr = sys.stdout\n    try:\n        unittest.main()\n    finally:\n        pass\n"),

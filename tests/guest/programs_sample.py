@@ -23,7 +23,12 @@ class Sample:
 
 
 def sample(
-    source: str, stdin: str | bytes = b"", files: Mapping[str, str] | None = None, *, native: bool = True, fresh: bool = True
+    source: str,
+    stdin: str | bytes = b"",
+    files: Mapping[str, str] | None = None,
+    *,
+    native: bool = True,
+    fresh: bool = True,
 ) -> Sample:
     """A sample from text; ``files`` lie beside it."""
     data = stdin.encode() if isinstance(stdin, str) else stdin

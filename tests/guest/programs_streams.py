@@ -55,7 +55,8 @@ print(n, sum(map(int, input().split())))
 STREAMS: dict[str, Sample] = {
     # ------------------------------------------------------------ standard input
     "input_until_eof": sample(
-        "while True:\n    try:\n        print(repr(input()))\n    except EOFError as e:\n        print(e)\n        break\n", _LINES
+        "while True:\n    try:\n        print(repr(input()))\n    except EOFError as e:\n        print(e)\n        break\n",
+        _LINES,
     ),
     "input_at_eof": sample("print('before')\ninput()\n"),
     "input_prompt": sample("name = input('prompt> ')\nprint(name)\n", "x\n"),
@@ -69,19 +70,34 @@ STREAMS: dict[str, Sample] = {
     "open_0_after_input": sample("a = input()\nprint(a, repr(open(0).read()))\n", _LINES),
     "open_dev_stdin": sample("print(open('/dev/stdin').read().split())\nprint(input())\n", _LINES),
     "open_proc_stdin": sample("print(open('/proc/self/fd/0').read().split())\n", _LINES),
-    "input_then_buffer": sample("import sys\na = input()\nprint(a, sys.stdin.buffer.read(), repr(sys.stdin.read()))\n", _LINES),
-    "stdin_seek": sample("import sys\na = sys.stdin.read()\nsys.stdin.seek(0)\nprint(a == sys.stdin.read(), len(a))\n", _LINES),
-    "stdin_bad_utf8": sample("print(ascii(input()))\nprint(input())\n", b"ok \xff\xfe\n\xe4\n"),
-    "stdin_crlf": sample("import sys\nprint([input()], [sys.stdin.readline()], sys.stdin.newlines)\n", "a\r\nb\r\n\r\n"),
-    "stdin_wrapped": sample(
-        "import io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='latin-1')\nprint(ascii(input()))\n", b"\xe4\n"
+    "input_then_buffer": sample(
+        "import sys\na = input()\nprint(a, sys.stdin.buffer.read(), repr(sys.stdin.read()))\n", _LINES
     ),
-    "stdin_reconfigured": sample("import sys\nsys.stdin.reconfigure(encoding='latin-1')\nprint(ascii(input()))\n", b"\xe4\n"),
-    "stdin_replaced": sample("import io, sys\nsys.stdin = io.StringIO('own\\n')\nprint(input(), open(0).read())\n", _LINES),
+    "stdin_seek": sample(
+        "import sys\na = sys.stdin.read()\nsys.stdin.seek(0)\nprint(a == sys.stdin.read(), len(a))\n", _LINES
+    ),
+    "stdin_bad_utf8": sample("print(ascii(input()))\nprint(input())\n", b"ok \xff\xfe\n\xe4\n"),
+    "stdin_crlf": sample(
+        "import sys\nprint([input()], [sys.stdin.readline()], sys.stdin.newlines)\n", "a\r\nb\r\n\r\n"
+    ),
+    "stdin_wrapped": sample(
+        "import io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='latin-1')\nprint(ascii(input()))\n",
+        b"\xe4\n",
+    ),
+    "stdin_reconfigured": sample(
+        "import sys\nsys.stdin.reconfigure(encoding='latin-1')\nprint(ascii(input()))\n", b"\xe4\n"
+    ),
+    "stdin_replaced": sample(
+        "import io, sys\nsys.stdin = io.StringIO('own\\n')\nprint(input(), open(0).read())\n", _LINES
+    ),
     "stdin_closed": sample("import sys\nsys.stdin.close()\nprint(sys.stdin.closed)\ninput()\n", _LINES),
     "stdin_fd_closed": sample("import os\nos.close(0)\ninput()\n", _LINES),
-    "stdin_large": sample("import sys\nprint(sum(map(int, sys.stdin.read().split())))\n", " ".join(map(str, range(150_000)))),
-    "fileinput": sample("import fileinput\nfor line in fileinput.input():\n    print(fileinput.lineno(), line.rstrip())\n", _LINES),
+    "stdin_large": sample(
+        "import sys\nprint(sum(map(int, sys.stdin.read().split())))\n", " ".join(map(str, range(150_000)))
+    ),
+    "fileinput": sample(
+        "import fileinput\nfor line in fileinput.input():\n    print(fileinput.lineno(), line.rstrip())\n", _LINES
+    ),
     "select_stdin": sample("import select, sys\nprint(len(select.select([sys.stdin], [], [], 5)[0]))\n", _LINES),
     "mmap_stdin": sample("import mmap\nprint(mmap.mmap(0, 0, access=mmap.ACCESS_READ)[:])\n", _LINES),
     "traits": sample(_TRAITS, _LINES),
@@ -94,7 +110,9 @@ STREAMS: dict[str, Sample] = {
     ),
     "open_1": sample("out = open(1, 'w')\nprint('kept until the end', file=out)\n"),
     "open_1_noclose": sample("out = open(1, 'w', closefd=False)\nout.write('kept')\nprint('plain')\n"),
-    "open_1_in_function": sample("def f():\n    global out\n    out = open(1, 'wb', closefd=False)\n    out.write(b'kept')\nf()\n"),
+    "open_1_in_function": sample(
+        "def f():\n    global out\n    out = open(1, 'wb', closefd=False)\n    out.write(b'kept')\nf()\n"
+    ),
     "print_bound_to_own_file": sample(
         "import builtins, functools, io\nout = io.TextIOWrapper(open(1, 'wb', closefd=False))\n"
         "print = functools.partial(print, file=out)\nprint('x')\n"
@@ -106,7 +124,9 @@ STREAMS: dict[str, Sample] = {
     "stdout_is_stringio": sample("import io, sys\nprint('seen')\nsys.stdout = io.StringIO()\nprint('unseen')\n"),
     "stdout_is_none": sample("import sys\nprint('a')\nsys.stdout = None\nprint('b')\n"),
     "stdout_deleted": sample("import sys\nprint('a')\ndel sys.stdout\nprint('b')\n"),
-    "stdout_without_flush": sample("import sys\nclass O:\n    def write(self, s): pass\nsys.stdout = O()\nprint('b')\n"),
+    "stdout_without_flush": sample(
+        "import sys\nclass O:\n    def write(self, s): pass\nsys.stdout = O()\nprint('b')\n"
+    ),
     "stdout_flush_raises": sample(
         "import sys\nclass O:\n    def write(self, s): pass\n    def flush(self): raise RuntimeError('no')\nsys.stdout = O()\n"
     ),
@@ -118,13 +138,17 @@ STREAMS: dict[str, Sample] = {
     "stdout_fd_closed": sample("import os\nprint('lost')\nos.close(1)\n"),
     "stdout_full": sample("import os\nprint('lost')\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"),
     "stdout_full_and_error": sample("import os\nprint('lost')\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n1 / 0\n"),
-    "stdout_full_and_exit": sample("import os, sys\nprint('lost')\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\nsys.exit(3)\n"),
+    "stdout_full_and_exit": sample(
+        "import os, sys\nprint('lost')\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\nsys.exit(3)\n"
+    ),
     "stderr_fd_closed": sample("import os\nprint('a')\nos.close(2)\n1 / 0\n"),
     "stdout_reconfigured": sample(
         "import sys\nsys.stdout.reconfigure(encoding='utf-16-le', newline='\\r\\n', line_buffering=True, errors='replace')\n"
         "print('\\u00e4\\ud800')\n"
     ),
-    "stdout_detached": sample("import sys\nprint('a')\nsys.stdout.flush()\nraw = sys.stdout.detach()\nraw.write(b'b')\nraw.flush()\n"),
+    "stdout_detached": sample(
+        "import sys\nprint('a')\nsys.stdout.flush()\nraw = sys.stdout.detach()\nraw.write(b'b')\nraw.flush()\n"
+    ),
     "surrogate": sample("print(ascii('\\udcff'))\nprint('a\\ud800b')\n"),
     "unicode": sample("print('h\\u00e9llo \\u4e16\\U0001f600')\n"),
     "stderr_one_file_with_stdout": sample(

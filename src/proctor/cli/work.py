@@ -63,7 +63,7 @@ class Work:
             IsolationUnavailable: the isolation asked for cannot be had here.
         """
         grade(
-            [{"problem_id": c.problem_id, "completion": c.text} for c in map(self.completions.__getitem__, numbers)],
+            [self.completions[number] for number in numbers],
             self.problems,
             **self.options.grader(),
             on_grade=lambda done: on_grade(replace(done, index=numbers[done.index])),

@@ -72,7 +72,8 @@ def words(case: CaseGrade, mode: str) -> frozenset[str]:
     return found
 
 
-_REFUSED = re.compile(rb"PermissionError: \[Errno (?:1|13)\][^\n]*\s*\Z")
+# EPERM, EACCES, ENOSYS, EAFNOSUPPORT
+_REFUSED = re.compile(rb"(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno (?:38|97)\])[^\n]*\s*\Z")
 
 
 def refused(grade: Grade) -> bool:

@@ -24,7 +24,7 @@ from proctor.images.host import Image, host_image
 from proctor.isolation.base import Boundary
 from proctor.isolation.jail import JailBoundary
 
-ATTEMPTS = 3  # agents that may fail under a case before it is an infrastructure error
+ATTEMPTS = 5  # agents that may fail under a case in a row before it is an infrastructure error
 CLOSED = "the engine was closed"
 _AGENT_MIB = 32  # what an idle slot may take beside its job
 

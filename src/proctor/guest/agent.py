@@ -46,6 +46,7 @@ def main(folder: str) -> zygote.Script:
     paths = cgroups.create(config["name"]) if config["cgroup"] else []
     group = cgroups.Group(paths)
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    spare_agent()
     # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGCONT)
     host = Host(config)
@@ -65,6 +66,8 @@ def main(folder: str) -> zygote.Script:
                 return _program.pop()
             if pid > 0:
                 status = supervise(config, pid, host)
+                if group.oom_kills() and group.limit_hits():
+                    status = protocol.STATUS_MEMORY
                 break
             reasons.append(f"{level}: {reason}")
         else:
@@ -98,6 +101,19 @@ def public(path: str) -> bool:
         if not os.stat(path).st_mode & 0o001:
             return False
     return True
+
+
+def spare_agent() -> None:
+    """Where this user may, the kernel shall never kill an agent for want of memory: a case gives itself the highest score.
+
+    A program that was killed holds its memory for a moment longer, and the
+    jail, which is in the same group, may need a page in that moment.
+    """
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("-1000")
+    except OSError:
+        pass  # not root's
 
 
 def lift_limits() -> None:
@@ -254,6 +270,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
     zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, inside)
     zygote.settle()
+    zygote.keep(config, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
 

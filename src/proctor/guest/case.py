@@ -9,7 +9,7 @@ result channel; the jail reports it as its own fault, never as the program's.
 
 from __future__ import annotations
 
-import _signal  # the C part alone: the wrappers make sets of all signals
+import _signal  # type: ignore[import-not-found]  # the C part alone: the wrappers make sets of all signals
 import os
 import resource
 import signal
@@ -69,12 +69,6 @@ def enter(setup: Setup) -> None:
     os.dup2(setup.stdin, 0)
     os.dup2(setup.stdout, 1)
     os.dup2(setup.stderr, 2)
-    try:
-        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(score, b"1000")
-        os.close(score)
-    except OSError:
-        pass  # no proc here: the kernel then takes the largest, which is the program as well
     os.chdir(setup.cwd)
     os.umask(0o022)
     for which, soft, hard in setup.rlimits:
@@ -91,7 +85,13 @@ def enter(setup: Setup) -> None:
         os.setresgid(setup.uid, setup.uid, setup.uid)
         os.setresuid(setup.uid, setup.uid, setup.uid)
     linux.drop_capabilities()
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # its own /proc/self is readable, as in a fresh process
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # its own /proc/self is readable, as in a fresh process, and the next file its own
+    try:
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(score, b"1000")
+        os.close(score)
+    except OSError:
+        pass  # no proc here: the kernel then takes the largest, which may be the agent
     _signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if setup.landlock is not None:
         linux.landlock_restrict(setup.landlock)

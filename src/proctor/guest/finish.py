@@ -21,10 +21,11 @@ from typing import Any
 
 from . import linux
 
-__builtins__ = dict(vars(builtins))  # functions look names up in their module's own, when it has one
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # functions look names up in their module's own, when it has one
 
 known: frozenset[str] = frozenset()  # modules that were there before the program: they stay to the end
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_Module = type(sys)
 _exit, _kill, _write, _print = os._exit, os.kill, os.write, builtins.print
 _display, _unraisable = sys.__excepthook__, sys.__unraisablehook__
 
@@ -47,7 +48,7 @@ def finish(failure: BaseException | None) -> None:
         try:
             threading._shutdown()
         except BaseException as exc:
-            write_unraisable(exc, threading)
+            write_unraisable(exc, threading, "on threading shutdown")
         exits = atexit._ncallbacks()
     if exits:
         atexit._run_exitfuncs()
@@ -135,15 +136,16 @@ def flush(*, report: bool = True) -> bool:
         except BaseException as exc:
             good = False
             if report and name == "stdout":
-                write_unraisable(exc, stream)
+                write_unraisable(exc, stream, "on flushing sys.stdout")
     return good
 
 
-def write_unraisable(exc: BaseException, source: object) -> None:
-    """Report an exception that nobody can catch."""
+def write_unraisable(exc: BaseException, source: object, when: str) -> None:
+    """Report an exception that nobody can catch: it names its source, since Python 3.13 its occasion."""
+    about = (f"Exception ignored {when}", None) if sys.version_info >= (3, 13) else (None, source)
     hook: Any = getattr(sys, "unraisablehook", _unraisable)
     try:
-        hook(_ARGUMENTS((type(exc), exc, without_us(exc.__traceback__), None, source)))
+        hook(_ARGUMENTS((type(exc), exc, without_us(exc.__traceback__), *about)))
     except BaseException:
         pass  # its report failed too
 
@@ -194,15 +196,23 @@ def tear_down() -> None:
     alive = []
     for name in own:
         module: Any = sys.modules.pop(name, None)
-        try:
-            alive.append(_weakref.ref(module))
-        except TypeError:
-            pass  # a program may put anything there
+        if isinstance(module, _Module):
+            marker = _Marker()
+            marker.names = vars(module)
+            marker.names["__marker__"] = marker
+            alive.append(_weakref.ref(marker))
+            del marker
     del module
     gc.collect()
     for reference in reversed(alive):
-        if (module := reference()) is not None:
-            clear(vars(module))
+        if (left := reference()) is not None:  # something else holds one of the module's functions
+            clear(left.names)
+
+
+class _Marker:
+    """Put among a module's names, it tells whether those are still there; a dict itself cannot be watched."""
+
+    names: dict[str, Any]
 
 
 def clear(names: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """What modules do in every forked child, held back: the forks of jails need none of it.
 
 ``random`` reseeds itself and ``threading`` looks for lost threads: 100 copied
-pages a fork. Imported before those modules; in a case's process ``release``
-hands their hooks to the interpreter, for the forks that the program makes.
+pages a fork. In a case's process ``release`` hands their hooks to the
+interpreter, for the forks that the program makes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ _register = os.register_at_fork
 _held: list[dict[str, Any]] = []
 
 
-def _hold(**hooks: Any) -> None:
-    _held.append(hooks)
-
-
-os.register_at_fork = _hold  # type: ignore[assignment]
+def hold() -> None:
+    """From now on keep hooks that are registered; called before their modules are imported."""
+    os.register_at_fork = lambda **hooks: _held.append(hooks)
 
 
 def release() -> None:

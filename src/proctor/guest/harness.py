@@ -22,7 +22,7 @@ def run(request: bytes, fd: int) -> None:
     """Serve one request and leave the process; status 0 when its end was reached."""
     wanted = protocol.decode_value(request)
     sys.argv[:] = [wanted["file"]]
-    linux.lower_depth(depth())
+    linux.lower_depth(depth() + 1 - linux.OUR_DEPTH)  # one frame of ours stands for the calling script's
     try:
         if wanted["kind"] == "calls":
             calls(wanted, fd)
@@ -140,7 +140,7 @@ def called_at_top(tree: Any) -> set[str]:
     for statement in tree.body:
         call = getattr(statement, "value", None)
         if type(statement).__name__ == "Expr" and type(call).__name__ == "Call":
-            names.add(getattr(call.func, "id", ""))
+            names.add(getattr(getattr(call, "func", None), "id", ""))
     return names
 
 

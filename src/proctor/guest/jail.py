@@ -87,8 +87,9 @@ class Jail:
             self.fail(f"expected a job, got frame {kind}")
         self.job = header
         at = 0
+        target = header["argv"][0].removeprefix("./")
         for name, size in header["files"]:
-            self.files[name] = (body[at : at + size], False)
+            self.files[name] = (body[at : at + size], name == target)
             at += size
         self.limits = header["limits"]
         self.check_host()

@@ -137,6 +137,10 @@ def flush_libc() -> None:
     _FFLUSH(None)
 
 
+# Under a script's frames lies main.py's, and before 3.12 its call of exec counts too.
+OUR_DEPTH = 1 if sys.version_info >= (3, 12) else 2
+
+
 def lower_depth(frames: int) -> None:
     """Let ``frames`` of the frames under the caller not count towards the recursion limit.
 

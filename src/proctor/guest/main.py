@@ -16,8 +16,11 @@ if "proctor_guest" not in sys.modules:
     _package.__path__ = [_folder]  # the guest's modules under a name of their own
     sys.modules["proctor_guest"] = _package
 
-from proctor_guest import forks  # noqa: E402, F401  # first: it catches what the others' imports register
-from proctor_guest import agent  # noqa: E402, I001
+from proctor_guest import forks  # type: ignore[import-not-found]  # noqa: E402
+
+forks.hold()  # before anything is imported that registers a hook
+
+from proctor_guest import agent  # noqa: E402
 
 _start = [agent.main(_folder)]
 _failures = []

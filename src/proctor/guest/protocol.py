@@ -28,6 +28,10 @@ JOB, CASE, CANCEL, END = 1, 2, 3, 4
 # guest -> host
 READY, OUTCOME, BEAT, DONE, FAULT = 65, 66, 67, 68, 69
 
+# Status of an agent's supervisor: 0, or that the kernel has killed for memory in the slot's group. When an agent
+# broke under a case that is the likely reason: a program can fill the group with files that outlive it.
+STATUS_MEMORY = 71
+
 MAX_RESULT = 16 << 20  # bytes of encoded results that come back from one process
 MAX_DEPTH = 200  # nested containers; deeper than any test data seen, shallower than the C stack
 MAX_NODES = 2_000_000  # some 2 s of decoding here, in all that one process sends; real results have thousands
@@ -35,9 +39,12 @@ MAX_RECORDS = 100_000  # results that one process may give: calls, or named test
 MAX_COLLISIONS = 256  # keys of one hash: real data has 2 (hash(-1) == hash(-2)), a flood thousands
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
 def pack(kind: int, header: Mapping[str, Any], *blobs: bytes) -> bytes:
     """One frame as bytes; ``blobs`` are joined into its body."""
-    head = json.dumps(header, separators=(",", ":")).encode()
+    head = _ENCODER.encode(header).encode()
     return HEAD.pack(kind, len(head), sum(map(len, blobs))) + head + b"".join(blobs)
 
 
@@ -55,10 +62,13 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
+_DECODER = json.JSONDecoder(parse_int=_int)
+
+
 def unpack_header(data: bytes) -> dict[str, Any]:
     """A frame's header: a JSON object, or ValueError (RecursionError included)."""
     try:
-        value = json.loads(data, parse_int=_int)
+        value = _DECODER.decode(str(data, "utf-8"))
     except RecursionError as exc:
         raise ValueError("header is nested too deeply") from exc
     if not isinstance(value, dict):

@@ -69,10 +69,18 @@ def start_site(inside: bool) -> None:
 
     look = site.addpackage
     if not inside:
-        site.addpackage = lambda sitedir, name, known_paths: known_paths  # type: ignore[assignment]
+        site.addpackage = lambda sitedir, name, known_paths: known_paths
     site.main()
     site.addpackage = look
     linux.set_flag("no_site", 0)
+
+
+_kept: list[object] = []
+
+
+def keep(*things: object) -> None:
+    """Let these never be freed: in a case's process that would copy every page that they lie on."""
+    _kept.extend(things)
 
 
 def modules_now() -> frozenset[str]:
@@ -94,16 +102,14 @@ def disguise(cwd: str, own_path: str, inside: bool) -> None:
     sys.orig_argv[:] = ["python3", "solution.py"]
     for folder in os.environ.get("PATH", "").split(":"):
         found = f"{folder}/python3"
-        if os.access(found, os.X_OK):  # the name that it would have been started by
-            if os.path.realpath(found) == os.path.realpath(sys.executable):
-                sys.executable = sys._base_executable = found  # type: ignore[attr-defined]
+        if os.path.realpath(found) == os.path.realpath(sys.executable):  # the name that it would have been started by
+            sys.executable = sys._base_executable = found  # type: ignore[attr-defined]
             break
     for number in signal.valid_signals():  # a trainer started by nohup leaves SIGHUP ignored, and so on
         if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Under a program's frames lies main.py's, and before 3.12 the call of exec counts too.
-    linux.lower_depth(1 if sys.version_info >= (3, 12) else 2)
+    linux.lower_depth(linux.OUR_DEPTH)
     if inside:
         linux.hide_arguments(b"python3\0solution.py\0")
 
@@ -129,7 +135,9 @@ def loop(slot: Slot) -> Run:
             if home >= 0:
                 os.close(home)
             try:
-                return Jail(slot).serve()
+                prison = Jail(slot)
+                keep(prison)
+                return prison.serve()
             except BaseException as exc:
                 report(slot.control, exc)
         if slot.namespaces:
@@ -156,6 +164,7 @@ def into_case(run: Run, slot: Slot) -> Script:
         if argv[0] in ("python3", "python", slot.python):
             argv[0], path = "python3", slot.python
         case.execute(argv, slot.env, path)
+    keep(run)
     forks.release()
     threading.main_thread()._native_id = os.getpid()  # type: ignore[attr-defined]  # a fork leaves the parent's
     gc.freeze()  # what was made since: the collector need not look at it, and so not copy its pages
@@ -166,7 +175,7 @@ def into_case(run: Run, slot: Slot) -> Script:
     sys.argv[:] = run.argv[1:]
     sys.orig_argv[:] = ["python3", *run.argv[1:]]
     path = f"{run.cwd}/{run.source}"
-    space = new_main(path)
+    space = new_main(path)  # only now: what is frozen is never collected, and this shall be at the end
     try:
         file = os.open(path, os.O_RDONLY)  # file objects would copy more pages
         source = jail.read_exact(file, os.fstat(file).st_size)

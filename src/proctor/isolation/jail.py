@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from proctor.core.errors import InputError
+from proctor.guest import protocol
 from proctor.images.host import Image
 from proctor.isolation import sweep
 from proctor.isolation.base import LEVELS, AgentProcess
@@ -80,8 +81,8 @@ class JailBoundary:
         return AgentProcess(process, host, lifeline, log, name, identity)
 
     def ended(self, agent: AgentProcess) -> bool:
-        """See ``Boundary``. Where the supervisor left by itself with status 0 it has cleaned up."""
-        if agent.process.returncode != 0 and not sweep.remove_named(agent.name, agent.identity):
+        """See ``Boundary``. A supervisor that left by itself with one of its statuses has cleaned up."""
+        if agent.process.returncode not in (0, protocol.STATUS_MEMORY) and not sweep.remove_named(agent.name, agent.identity):
             return False
         self.identities.give_back(agent.identity)
         return True

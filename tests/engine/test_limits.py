@@ -1,0 +1,596 @@
+"""Every limit bites, the first time and the next, and is named; and what is within them is left alone.
+
+Runs as root, as an ordinary user and in a locked-down container. Where a
+kind of place cannot hold a limit in one way (its features say so), the test
+says what holds there instead.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from engine_help import PATIENCE, gone, job, leavings, marked, one, run, trainer
+
+from proctor.core.limits import Limits
+from proctor.core.outcome import EndedBy, Outcome
+from proctor.engine.job import MAX_STDIN, Case, Job
+from proctor.engine.languages import program
+from proctor.engine.shared import SyncEngine
+
+pytestmark = pytest.mark.environments
+MIB = 1 << 20
+WIDE = Limits(cpu_s=20, wall_s=60, memory_mib=256)
+
+
+def twice(engine: SyncEngine, source: str, limits: Limits, stdin: bytes = b"") -> list[Outcome]:
+    """The same case in a fresh jail, again in that jail, and in the next one on the slot."""
+    found = [outcome for _ in range(2) for outcome in run(engine, source, stdin, stdin, limits=limits)][:3]
+    assert [outcome.error for outcome in found] == [None] * 3
+    return found
+
+
+def ended(engine: SyncEngine, source: str, by: EndedBy, limits: Limits) -> list[Outcome]:
+    found = twice(engine, source, limits)
+    assert [outcome.ended_by for outcome in found] == [by] * 3
+    assert all(outcome.signal == signal.SIGKILL or outcome.exit_code is not None for outcome in found)
+    assert not gone(lambda: marked("12345.678"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SyncEngine]:
+    """One slot, so that each job follows on what the one before left."""
+    engine = SyncEngine(slots=1)
+    yield engine
+    engine.close()
+    assert not gone(leavings)
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_cpu_of_one_process(engine: SyncEngine) -> None:
+    for outcome in ended(engine, "while True: pass", EndedBy.CPU, Limits(cpu_s=0.2, wall_s=30)):
+        assert 0.2 < outcome.cpu_s < 5
+
+
+@pytest.mark.parametrize("then", ["os.wait()", "while True: pass"])
+def test_cpu_of_eight_processes(engine: SyncEngine, then: str) -> None:
+    source = f"import os\nfor _ in range(7):\n    if os.fork() == 0:\n        while True: pass\n{then}"
+    for outcome in ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.4, wall_s=30)):
+        assert 0.4 < outcome.cpu_s < 5
+
+
+def test_cpu_of_children_that_are_gone(engine: SyncEngine) -> None:
+    """Each child uses little, and all together too much."""
+    source = """
+import os, time
+while True:
+    if os.fork() == 0:
+        end = time.process_time() + 0.05
+        while time.process_time() < end: pass
+        os._exit(0)
+    os.wait()
+"""
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+
+
+def test_cpu_of_a_session_of_its_own(engine: SyncEngine) -> None:
+    source = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True: pass
+    os._exit(0)
+os.wait()
+time.sleep(1000)
+"""
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+
+
+def test_cpu_that_the_kernel_spends(engine: SyncEngine) -> None:
+    source = "import os\nfd = os.open('/dev/zero', os.O_RDONLY)\nwhile True: os.read(fd, 1 << 20)"
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time; time.sleep(12345.678)",
+        "import signal, time\nfor n in set(range(1, 65)) - {9, 19, 32, 33}: signal.signal(n, signal.SIG_IGN)\ntime.sleep(12345.678)",
+        "import os\nr, w = os.pipe()\nos.read(r, 1)",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+        "import subprocess; subprocess.run(['sleep', '12345.678'])",
+        "import threading; threading.Thread(target=threading.Event().wait).start()",
+    ],
+    ids=["sleeps", "ignores signals", "waits for input", "stops itself", "waits for a child", "waits for a thread"],
+)
+def test_wall(engine: SyncEngine, source: str) -> None:
+    for outcome in ended(engine, source, EndedBy.WALL, Limits(cpu_s=5, wall_s=0.4)):
+        assert 0.4 <= outcome.wall_s < 20
+        assert outcome.cpu_s < 2
+
+
+def test_cpu_of_one_case_is_not_charged_to_the_next(engine: SyncEngine) -> None:
+    """Each uses more than half of the limit."""
+    source = "import time\nwhile time.process_time() < 0.6: pass\nprint(sum(map(int, input().split())))"
+    found = run(engine, source, b"3 4", b"10 -2", b"1 1", limits=Limits(cpu_s=1.0, wall_s=30))
+    assert [(o.stdout, o.ended_by, o.error) for o in found] == [(b"7\n", None, None), (b"8\n", None, None), (b"2\n", None, None)]
+    assert all(0.5 < outcome.cpu_s < 1.2 for outcome in found)
+
+
+def test_usage_is_of_the_case_alone(engine: SyncEngine) -> None:
+    big = "x = bytearray(b'x') * (100 << 20)\nimport time\nwhile time.process_time() < 0.3: pass"
+    heavy = one(engine, big, limits=WIDE)
+    light = one(engine, "print(1)", limits=WIDE)
+    assert heavy.cpu_s > 0.25
+    assert light.cpu_s < 0.2
+    assert (heavy.peak_memory_bytes or 100 * MIB) > 90 * MIB
+    assert (light.peak_memory_bytes or 0) < 30 * MIB
+
+
+# ---------------------------------------------------------------- memory
+
+TOUCH = "x = bytearray(b'x') * (200 << 20)\nprint(len(x))"
+
+
+def test_memory_on_the_first_run() -> None:
+    """In a box that nothing has run in yet."""
+    engine = SyncEngine(slots=1)
+    (outcome,) = run(engine, TOUCH, limits=Limits(memory_mib=64, cpu_s=20))
+    engine.close()
+    assert (outcome.ended_by, outcome.stdout) == (EndedBy.MEMORY, b"")
+
+
+MEMORY = {
+    "one object": TOUCH,
+    "bit by bit": "x = []\nwhile True: x.append(bytearray(1 << 20))",
+    "small objects": "x = []\nwhile True: x.append([x])",
+    "eight processes": "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        x = bytearray(b'x') * (20 << 20)\n        time.sleep(50)\nos.wait()",
+    "shared memory": "import mmap\nm = mmap.mmap(-1, 200 << 20)\nfor i in range(0, 200 << 20, 4096): m[i] = 1",
+    "shared memory of a child": "import mmap, os\nm = mmap.mmap(-1, 200 << 20)\nif os.fork() == 0:\n    for i in range(0, 200 << 20, 4096): m[i] = 1\n    os._exit(0)\nos.wait()\nimport time; time.sleep(50)",
+    "a thread": "import threading, time\ndef f():\n    x = bytearray(b'x') * (200 << 20)\n    time.sleep(50)\nthreading.Thread(target=f).start()",
+}  # fmt: skip
+FILES = {
+    "memory files": "import os\nwhile True: os.write(os.memfd_create('x'), b'x' * (20 << 20))",
+    "files in the workspace": "f = open('f', 'wb')\nwhile True: f.write(b'x' * (1 << 20))",
+    "files in /tmp": "i = 0\nwhile True:\n    i += 1\n    open(f'/tmp/{i}', 'wb').write(b'x' * (1 << 20))",
+    "pipes": "import fcntl, os\nwhile True:\n    r, w = os.pipe()\n    fcntl.fcntl(w, 1031, 1 << 20)\n    os.write(w, b'x' * (1 << 20))",
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_memory(engine: SyncEngine, name: str) -> None:
+    for outcome in ended(engine, MEMORY[name], EndedBy.MEMORY, Limits(memory_mib=64, cpu_s=20, wall_s=60)):
+        assert outcome.stdout == b""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_memory_that_files_hold(engine: SyncEngine, name: str) -> None:
+    limits = Limits(memory_mib=64, workspace_mib=512, workspace_inodes=100_000, cpu_s=20, wall_s=60)
+    if engine.features["memory"]:
+        ended(engine, FILES[name], EndedBy.MEMORY, limits)
+    else:  # no group counts them: bounded they are all the same, by other limits
+        found = twice(engine, FILES[name], limits.with_(workspace_mib=64))
+        assert all(not outcome.ok for outcome in found)
+
+
+def test_memory_within_the_limit(engine: SyncEngine) -> None:
+    source = "x = bytearray(b'x') * (40 << 20)\nopen('f', 'wb').write(b'x' * (10 << 20))\nprint(len(x))"
+    for outcome in twice(engine, source, Limits(memory_mib=96, cpu_s=20)):
+        assert (outcome.ended_by, outcome.stdout) == (None, b"%d\n" % (40 * MIB))
+
+
+def test_input_does_not_count_as_the_programs_memory(engine: SyncEngine) -> None:
+    for outcome in twice(engine, "print(1)", Limits(memory_mib=32, cpu_s=20), stdin=bytes(40 * MIB)):
+        assert (outcome.ended_by, outcome.stdout) == (None, b"1\n")
+
+
+# ---------------------------------------------------------------- output
+
+WRITERS = {
+    "at once": "import os\nos.write(1, b'0123456789' * 2_000_000)\nimport time; time.sleep(50)",
+    "in small pieces": "import os\nwhile True: os.write(1, b'0123456789')",
+    "through print": "while True: print('0123456789', end='')",
+    "by a child": "import os\nif os.fork() == 0:\n    while True: os.write(1, b'0123456789')\nos.wait()",
+    "at the end": "import os\nos.write(1, b'0123456789' * 200_000)",
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_output(engine: SyncEngine, name: str) -> None:
+    """Exactly the first bytes are kept."""
+    size = 100_003
+    for outcome in ended(engine, WRITERS[name], EndedBy.OUTPUT, WIDE.with_(output_bytes=size)):
+        assert outcome.stdout == (b"0123456789" * (size // 10 + 1))[:size]
+        assert outcome.stdout_truncated
+        assert not outcome.stderr_truncated
+
+
+def test_output_on_stderr(engine: SyncEngine) -> None:
+    """What is over the kept part is cut, what is over the limit ends the program."""
+    limits = WIDE.with_(output_bytes=200_000, stderr_keep=1000)
+    for outcome in twice(engine, "import os\nos.write(2, b'0123456789' * 10_000)\nprint(1)", limits):
+        assert (outcome.ended_by, outcome.stdout, outcome.stderr) == (None, b"1\n", b"0123456789" * 100)
+        assert outcome.stderr_truncated
+        assert not outcome.stdout_truncated
+    for outcome in ended(engine, "import os\nwhile True: os.write(2, b'0123456789')", EndedBy.OUTPUT, limits):
+        assert outcome.stderr == b"0123456789" * 100
+
+
+@pytest.mark.parametrize("keep", [0, 1, 99_999, 100_000, 100_001])
+def test_what_is_kept_of_the_output(engine: SyncEngine, keep: int) -> None:
+    (outcome,) = run(engine, "print('x' * 99_999)", limits=WIDE.with_(stdout_keep=keep))
+    assert (outcome.ended_by, outcome.exit_code) == (None, 0)
+    assert outcome.stdout == (b"x" * 99_999 + b"\n")[:keep]
+    assert outcome.stdout_truncated == (keep < 100_000)
+
+
+def test_no_output_allowed(engine: SyncEngine) -> None:
+    assert one(engine, "pass", limits=WIDE.with_(output_bytes=0)).ok
+    assert one(engine, "print(1)", limits=WIDE.with_(output_bytes=0)).ended_by is EndedBy.OUTPUT
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_the_widest_output(engine: SyncEngine, extra: int) -> None:
+    size = 16 * MIB
+    outcome = one(engine, f"import sys\nsys.stdout.write('x' * {size + extra})", limits=WIDE)
+    assert outcome.stdout == b"x" * size
+    assert outcome.ended_by is (EndedBy.OUTPUT if extra else None)
+
+
+# ---------------------------------------------------------------- counts
+
+
+def test_processes(engine: SyncEngine) -> None:
+    source = """
+import os, time
+count = 1
+try:
+    while count < 200:
+        if os.fork() == 0:
+            time.sleep(50)
+        count += 1
+except BlockingIOError:
+    print(count)
+else:
+    print("all of them")
+"""
+    for outcome in twice(engine, source, WIDE.with_(processes=20)):
+        assert outcome.ended_by is None
+        if engine.features["pids"] or engine.features["root"]:
+            assert outcome.stdout == b"20\n"
+            assert outcome.left_processes == 19
+        else:  # the user's other processes count as well, so the bound is a coarse one
+            assert outcome.stdout == b"all of them\n" or int(outcome.stdout) >= 20
+
+
+def test_threads(engine: SyncEngine) -> None:
+    source = """
+import threading, time
+count = 1
+try:
+    while count < 200:
+        threading.Thread(target=time.sleep, args=(50,), daemon=True).start()
+        count += 1
+except RuntimeError:
+    print(count, flush=True)
+else:
+    print("all of them", flush=True)
+import os; os._exit(0)
+"""
+    for outcome in twice(engine, source, WIDE.with_(processes=20)):
+        if engine.features["pids"] or engine.features["root"]:
+            assert (outcome.ended_by, outcome.stdout) == (None, b"20\n")
+
+
+def test_the_dead_of_one_case_do_not_count_in_the_next(engine: SyncEngine) -> None:
+    source = "import os\nfor _ in range(15):\n    if os.fork() == 0: os._exit(0)\nprint(1)"
+    found = run(engine, source, *[b""] * 5, limits=WIDE.with_(processes=20))
+    assert [outcome.stdout for outcome in found] == [b"1\n"] * 5
+
+
+def test_a_bomb(engine: SyncEngine) -> None:
+    source = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    for outcome in twice(engine, source, Limits(cpu_s=0.5, wall_s=20, processes=30)):
+        assert outcome.ended_by in (EndedBy.CPU, EndedBy.WALL)
+    assert one(engine, "print(1)").stdout == b"1\n"
+
+
+def test_open_files(engine: SyncEngine) -> None:
+    source = "import os\nfiles = []\ntry:\n    while True: files.append(os.open('/dev/null', 0))\nexcept OSError as e: print(max(files), e.errno)"
+    for outcome in twice(engine, source, WIDE.with_(open_files=40)):
+        assert outcome.stdout == b"39 24\n"
+
+
+def fill(unit: int, many: bool) -> str:
+    name = "f'{count}'" if many else "'file'"
+    return f"""
+import os
+count, out = 0, None
+try:
+    while True:
+        out = out if out and not {many} else open({name}, "wb", buffering=0)
+        size = out.write(bytes({unit}))
+        count += 1
+        if size != {unit}: break
+except OSError as error:
+    print(error.errno, count)
+else:
+    print(28, count)
+"""
+
+
+@pytest.mark.parametrize("place", [".", "/tmp"])
+@pytest.mark.parametrize("many", [False, True], ids=["one file", "many files"])
+def test_workspace_bytes(engine: SyncEngine, place: str, many: bool) -> None:
+    source = f"import os\nos.chdir('{place}' if '{place}' == '.' else os.environ.get('TMPDIR', '/tmp'))\n" + fill(MIB // 4, many)
+    for outcome in twice(engine, source, WIDE.with_(workspace_mib=4, workspace_inodes=1000, output_bytes=1000)) if engine.features["namespaces"] or not many else []:
+        error, count = map(int, outcome.stdout.split())
+        assert error in (27, 28)  # too large, or no space
+        assert 13 <= count <= 17
+
+
+def test_workspace_inodes(engine: SyncEngine) -> None:
+    if not engine.features["namespaces"]:
+        pytest.skip("without a mount of its own the workspace has no bound on files")
+    source = "import os\nn = 0\ntry:\n    while True:\n        os.mkdir(str(n))\n        n += 1\nexcept OSError as e: print(e.errno, n)"
+    for outcome in twice(engine, source, WIDE.with_(workspace_inodes=100)):
+        error, count = map(int, outcome.stdout.split())
+        assert error == 28
+        assert 90 <= count <= 110
+
+
+def test_sparse_files_are_bounded(engine: SyncEngine) -> None:
+    source = "import os\nf = os.open('f', os.O_RDWR | os.O_CREAT)\nos.ftruncate(f, 3 << 20)\ntry: os.ftruncate(f, 1 << 40)\nexcept OSError as e: print(e.errno, os.fstat(f).st_size)"
+    for outcome in twice(engine, source, WIDE.with_(workspace_mib=4, output_bytes=1000)):
+        assert outcome.stdout == b"27 3145728\n"
+
+
+def test_what_is_within_the_limits_is_left_alone(engine: SyncEngine) -> None:
+    source = """
+import os, subprocess, threading
+data = bytes(3 << 20)
+open("file", "wb").write(data)
+os.makedirs("a/b/c")
+for i in range(20): open(f"a/b/c/{i}", "w").close()
+threads = [threading.Thread(target=print, args=("t",)) for _ in range(5)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(subprocess.run(["echo", "child"], capture_output=True, text=True).stdout.strip())
+files = [open("file", "rb") for _ in range(20)]
+print(len(files[7].read()))
+"""
+    for outcome in twice(engine, source, Limits(cpu_s=10, memory_mib=64, processes=10, open_files=40, workspace_mib=8, workspace_inodes=100)):
+        assert (outcome.stdout, outcome.stderr, outcome.ok) == (b"t\n" * 5 + b"child\n3145728\n", b"", True)
+
+
+# ---------------------------------------------------------------- input
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 5 * MIB])
+def test_input_of_any_size(engine: SyncEngine, size: int) -> None:
+    stdin = bytes(range(256)) * (size // 256) + b"\r\n\0"[: size % 256]
+    source = "import sys, zlib\ndata = sys.stdin.buffer.read()\nprint(len(data), zlib.crc32(data))"
+    import zlib
+
+    assert one(engine, source, stdin, limits=WIDE).stdout == b"%d %d\n" % (len(stdin), zlib.crc32(stdin))
+
+
+def test_the_widest_input(engine: SyncEngine) -> None:
+    stdin = bytes(MAX_STDIN)
+    for source, answer in (("print('never read')", b"never read\n"), ("print(len(open(0, 'rb').read()))", b"%d\n" % MAX_STDIN)):
+        assert one(engine, source, stdin, limits=WIDE).stdout == answer
+    assert one(engine, "print(len(input()))", b"x" * 10 * MIB + b"\n" + bytes(MIB), limits=WIDE).stdout == b"%d\n" % (10 * MIB)
+
+
+# ---------------------------------------------------------------- ends
+
+
+def test_exit_statuses(engine: SyncEngine) -> None:
+    found = run(engine, "import sys; sys.exit(int(input()))", *[b"%d" % code for code in range(256)])
+    assert [outcome.exit_code for outcome in found] == list(range(256))
+    assert all(outcome.error is None and outcome.signal is None and outcome.ended_by is None for outcome in found)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_deaths_by_signal(engine: SyncEngine, warm: bool) -> None:
+    harmless = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ}
+    stopping = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+    numbers = [n for n in range(1, 65) if n not in stopping]
+    found = run(engine, "import os; os.kill(os.getpid(), int(input())); print('alive')", *[b"%d" % n for n in numbers], warm=warm)
+    assert [outcome.error for outcome in found] == [None] * len(numbers)
+    lived = {n for n, outcome in zip(numbers, found, strict=True) if outcome.exit_code == 0 and outcome.stdout == b"alive\n"}
+    died = {n for n, outcome in zip(numbers, found, strict=True) if outcome.signal == n and outcome.ended_by is None}
+    assert lived == harmless
+    assert died == set(numbers) - harmless
+
+
+def test_a_crash_of_the_interpreter(engine: SyncEngine) -> None:
+    for outcome in twice(engine, "import ctypes; ctypes.string_at(0)", WIDE):
+        assert (outcome.signal, outcome.ended_by) == (signal.SIGSEGV, None)
+
+
+# ---------------------------------------------------------------- what is left
+
+
+def test_survivors_are_dead_before_the_next_case(engine: SyncEngine) -> None:
+    source = """
+import os, subprocess, sys
+word = input()
+if word == "look":
+    print([n for n in os.listdir("/proc") if n.isdigit()] if os.path.isdir("/proc/self") else "cannot", subprocess.run(["true"]).returncode)
+else:
+    for _ in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execvp("sleep", ["sleep", "12345.678"])
+            os._exit(0)
+    for _ in range(3): os.wait()
+    print("left", flush=True)
+"""
+    before, first, after, again = run(engine, source, b"look", b"leave", b"look", b"leave", limits=WIDE)
+    for outcome in (first, again):
+        assert (outcome.stdout, outcome.exit_code, outcome.left_processes) == (b"left\n", 0, 3)
+    assert before.left_processes == 0
+    if engine.features["namespaces"]:
+        assert len(after.stdout) == len(before.stdout)
+    assert not marked("12345.678")
+
+
+def test_a_child_that_is_left_does_not_hold_up_the_end(engine: SyncEngine) -> None:
+    """It has the output open, which is no reason to wait."""
+    start = time.monotonic()
+    for outcome in twice(engine, "import os\nprint('done', flush=True)\nif os.fork() == 0:\n    while True: pass", Limits(cpu_s=50)):
+        assert (outcome.stdout, outcome.exit_code, outcome.left_processes) == (b"done\n", 0, 1)
+    assert time.monotonic() - start < PATIENCE
+
+
+def test_a_case_leaves_nothing_for_the_next(engine: SyncEngine) -> None:
+    source = """
+import ctypes, os
+temp = os.environ.get("TMPDIR", "/tmp")
+found = sorted(os.listdir(".")), sorted(os.listdir(temp)), sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
+libc = ctypes.CDLL(None, use_errno=True)
+shared = libc.shmget(0x1234, 4096, 0o3666), libc.msgget(0x1234, 0o3666), libc.semget(0x1234, 1, 0o3666)
+print(found, [x >= 0 for x in shared], os.umask(0o77), os.nice(0), os.environ.get("LEFT"))
+os.environ["LEFT"] = "1"
+for place in (".", temp):
+    for name in ("file", ".hidden", ".bashrc", "solution.pyc"):
+        open(f"{place}/{name}", "w").write("sleep 60")
+    os.makedirs(f"{place}/a/b/c")
+    os.chmod(f"{place}/a/b", 0)
+    os.symlink("/etc/passwd", f"{place}/link")
+    os.mkfifo(f"{place}/fifo")
+os.chmod(".", 0)
+try: os.nice(5)
+except OSError: pass
+"""
+    first = twice(engine, source, WIDE)
+    assert len({outcome.stdout for outcome in first}) == 1
+    assert first[0].stdout.startswith(b"(['solution.py'], [], []")
+    assert all(outcome.ok for outcome in first), first[0].stderr
+
+
+def test_the_programs_own_files_come_back_after_each_case(engine: SyncEngine) -> None:
+    source = """
+import os
+print(open("solution.py").read()[:9].strip(), open("data/in.txt").read())
+try: open("data/in.txt", "w").write("changed")
+except OSError as error: print(error.errno)
+else: print("written")
+os.remove("solution.py") if os.access(".", os.W_OK) else None
+"""
+    made = Job(program(source, files={"data/in.txt": b"text"}), (Case(), Case(), Case()), WIDE)
+    found = engine.run(made)
+    assert {outcome.stdout for outcome in found} == {b"import os text\n13\n"}
+
+
+# ---------------------------------------------------------------- limits that the trainer was started under
+
+CHECKS = """
+engine = SyncEngine(slots=1)
+for text, stdin, limits in [
+    ("print(sum(map(int, input().split())))", b"3 4", Limits(cpu_s=5, memory_mib=128)),
+    ("x = bytearray(100 << 20); print(7)", b"", Limits(cpu_s=5, memory_mib=256)),
+    ("import sys; sys.stdout.write('x' * 3_000_000)", b"", Limits(cpu_s=5, memory_mib=128)),
+    ("files = [open('/dev/null') for _ in range(100)]; print(7)", b"", Limits(cpu_s=5, memory_mib=128)),
+    ("import time\\nwhile time.process_time() < 2.5: pass\\nprint(7)", b"", Limits(cpu_s=5, memory_mib=128)),
+    ("import threading; [threading.Thread(target=print).start() for _ in range(20)]; print(7)", b"", Limits(cpu_s=5, memory_mib=128)),
+]:
+    (outcome,) = engine.run(job(text, stdin, limits=limits))
+    right = outcome.ok and (outcome.stdout.endswith(b"7\\n") or outcome.stdout == b"x" * 3_000_000)
+    print("right" if right else "error" if outcome.error and "ulimit" in outcome.error else outcome, flush=True)
+engine.close()
+"""
+INHERITED = {
+    "v": (resource.RLIMIT_AS, 600 * MIB),
+    "d": (resource.RLIMIT_DATA, 300 * MIB),
+    "t": (resource.RLIMIT_CPU, 2),
+    "n": (resource.RLIMIT_NOFILE, 40),
+    "f": (resource.RLIMIT_FSIZE, MIB),
+    "s": (resource.RLIMIT_STACK, MIB),
+    "c": (resource.RLIMIT_CORE, 0),
+}
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
+@pytest.mark.parametrize("name", INHERITED)
+def test_inherited_limits_make_no_zeros(name: str, hard: bool) -> None:
+    """Undone where this user may; where not, a program that would suffer is an error, and never its own fault."""
+    which, size = INHERITED[name]
+    top = resource.getrlimit(which)[1]
+
+    def lower() -> None:
+        resource.setrlimit(which, (size, size if hard else top))
+
+    with trainer(CHECKS, preexec_fn=lower) as process:
+        out, err = process.communicate(timeout=2 * PATIENCE)
+    assert process.returncode == 0, err
+    verdicts = out.splitlines()
+    assert len(verdicts) == 6
+    assert set(verdicts) <= ({"right", "error"} if hard else {"right"}), out
+    assert not gone(lambda: leavings(process.pid))
+
+
+def test_the_hosts_want_of_memory_is_not_the_programs() -> None:
+    """A control group above ours is full: the kernel kills a program that was within its own limit."""
+    groups = _parent_group()
+    if groups is None:
+        pytest.skip("no control group of memory (version 1) that this user may make")
+    group, join = groups
+    script = """
+engine = SyncEngine(slots=1)
+(outcome,) = engine.run(job("x = bytearray(b'x') * (400 << 20); print(1)", limits=Limits(memory_mib=1000, cpu_s=20)))
+print(outcome.error, outcome.ended_by)
+(outcome,) = engine.run(job("x = bytearray(b'x') * (400 << 20); print(1)", limits=Limits(memory_mib=100, cpu_s=20)))
+print(outcome.error, outcome.ended_by)
+engine.close()
+"""
+    try:
+        with trainer(script, preexec_fn=join) as process:
+            out, err = process.communicate(timeout=2 * PATIENCE)
+    finally:
+        assert gone(lambda: [] if _removed(group) else [group]) == []
+    assert not err
+    first, second = out.splitlines()
+    assert "ran out of memory" in first
+    assert first.endswith("None")
+    assert second == "None memory_limit" or second == f"None {EndedBy.MEMORY}"
+
+
+def _removed(group: str) -> bool:
+    import os
+
+    try:
+        os.rmdir(group)
+    except OSError:
+        pass
+    return not os.path.isdir(group)
+
+
+def _parent_group() -> tuple[str, Callable[[], None]] | None:
+    """A group of this test with a bound of 200 MiB, and what makes a process join it."""
+    import os
+
+    place = next((line.split(":", 2)[2] for line in open("/proc/self/cgroup") if line.split(":")[1] == "memory"), None)
+    path = f"/sys/fs/cgroup/memory{place}/test-of-{os.getpid()}"
+    try:
+        os.mkdir(path)
+        with open(f"{path}/memory.limit_in_bytes", "w") as file:
+            file.write(str(200 * MIB))
+    except OSError:
+        return None
+
+    def join() -> None:
+        with open(f"{path}/cgroup.procs", "w") as file:
+            file.write("0")
+
+    return path, join
+
+

@@ -1,0 +1,123 @@
+"""The system call filter, run instruction by instruction: both architectures, every number, the arguments that matter."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from proctor.guest import seccomp, syscalls
+
+ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ALLOW, KILL, EPERM, ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
+
+
+def verdict(program: bytes, arch: int, number: int, *args: int) -> int:
+    """What the kernel would return for one call: an interpreter of the few instructions that the filter uses."""
+    args = args + (0,) * (6 - len(args))
+    data = struct.pack("<IIQ6Q", number & 0xFFFFFFFF, arch, 0, *(a & 0xFFFFFFFFFFFFFFFF for a in args))
+    code = list(struct.iter_unpack("=HBBI", program))
+    word, at, steps = 0, 0, 0
+    while True:
+        op, yes, no, k = code[at]
+        steps += 1
+        assert steps < 100, "a search over ranges is short"
+        at += 1
+        if op == 0x20:
+            word = struct.unpack_from("<I", data, k)[0]
+        elif op == 0x05:
+            at += k
+        elif op == 0x54:
+            word &= k
+        elif op == 0x06:
+            return k
+        else:
+            true = {0x15: word == k, 0x35: word >= k, 0x45: bool(word & k)}[op]
+            at += yes if true else no
+
+
+@pytest.fixture(params=sorted(ARCHES))
+def machine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_number_gets_what_the_table_says(machine: str) -> None:
+    program, arch = seccomp.build(machine), ARCHES[machine]
+    names = {number: name for name, number in syscalls.numbers(machine).items()}
+    allowed = set(syscalls.allowed(machine).values())
+    top = max(names)
+    for number in range(top + 1):
+        name = names.get(number)
+        if name in syscalls.BY_ARGUMENT or name in ("setrlimit", "prlimit64"):
+            continue
+        assert verdict(program, arch, number) == (ALLOW if number in allowed else EPERM), (number, name)
+    for number in (top + 1, 600, 5000, 0x3FFFFFFF, 0x40000000 + 39, 0xFFFFFFFF):
+        assert verdict(program, arch, number) == ENOSYS
+
+
+def test_another_architecture_is_killed(machine: str) -> None:
+    program = seccomp.build(machine)
+    for arch in (0x40000003, 0x40000028, *(set(ARCHES.values()) - {ARCHES[machine]})):
+        assert verdict(program, arch, syscalls.numbers(machine)["read"]) == KILL
+
+
+def test_clone_makes_threads_and_processes_but_no_namespaces(machine: str) -> None:
+    program, arch, numbers = seccomp.build(machine), ARCHES[machine], syscalls.numbers(machine)
+    assert verdict(program, arch, numbers["clone"], 17) == ALLOW
+    assert verdict(program, arch, numbers["clone"], 0x3D0F00) == ALLOW
+    for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert verdict(program, arch, numbers["clone"], flag | 17) == EPERM
+    assert verdict(program, arch, numbers["clone3"]) == ENOSYS
+
+
+def test_sockets(machine: str) -> None:
+    arch, numbers = ARCHES[machine], syscalls.numbers(machine)
+    open_, shut = seccomp.build(machine), seccomp.build(machine, network=False)
+    for family in (1, 2, 10):
+        assert verdict(open_, arch, numbers["socket"], family, 1 | 0x80000) == ALLOW
+        assert verdict(open_, arch, numbers["socket"], family, 3) == EPERM  # raw
+        assert verdict(shut, arch, numbers["socket"], family, 1) != ALLOW
+    for family in (16, 17, 38, 40):  # netlink, packet, alg, vsock
+        assert verdict(open_, arch, numbers["socket"], family, 2) != ALLOW
+    for program in (open_, shut):
+        assert verdict(program, arch, numbers["socketpair"], 1, 1) == ALLOW
+        assert verdict(program, arch, numbers["socketpair"], 2, 1) != ALLOW
+
+
+def test_the_core_limit_stays(machine: str) -> None:
+    program, arch, numbers = seccomp.build(machine), ARCHES[machine], syscalls.numbers(machine)
+    pointer, high_pointer = 0x7FFF00001000, 0x7FFF_0000_0000  # its low half is 0, and yet it is not NULL
+    assert verdict(program, arch, numbers["prlimit64"], 0, 4, 0, pointer) == ALLOW  # only asks
+    for new in (pointer, high_pointer):
+        assert verdict(program, arch, numbers["prlimit64"], 0, 4, new, 0) == EPERM
+        assert verdict(program, arch, numbers["prlimit64"], 0, 7, new, 0) == ALLOW
+    if "setrlimit" in numbers:
+        assert verdict(program, arch, numbers["setrlimit"], 4, pointer) == EPERM
+        assert verdict(program, arch, numbers["setrlimit"], 7, pointer) == ALLOW
+
+
+def test_prctl_and_ioctl_by_list(machine: str) -> None:
+    program, arch, numbers = seccomp.build(machine), ARCHES[machine], syscalls.numbers(machine)
+    for option, want in ((15, ALLOW), (3, ALLOW), (1, EPERM), (4, EPERM), (22, EPERM), (24, EPERM), (28, EPERM), (47, EPERM)):
+        assert verdict(program, arch, numbers["prctl"], option) == want, option
+    for request, good in ((0x5401, True), (0x541B, True), (0x5412, False), (0x541C, False), (0x40086602, False)):
+        assert (verdict(program, arch, numbers["ioctl"], 0, request) == ALLOW) is good, hex(request)
+
+
+def test_attributes_are_refused_where_no_mount_hides_files(machine: str) -> None:
+    program, arch, numbers = seccomp.build(machine, hide_attributes=True), ARCHES[machine], syscalls.numbers(machine)
+    for name in syscalls.ATTRIBUTES & set(numbers):
+        assert verdict(program, arch, numbers[name]) == EPERM, name
+
+
+def test_what_a_solution_has_no_business_with(machine: str) -> None:
+    numbers = syscalls.numbers(machine)
+    for name in "mount umount2 pivot_root chroot unshare setns ptrace bpf io_uring_setup keyctl userfaultfd".split():
+        assert name not in numbers
+    for name in "sync syncfs perf_event_open process_vm_readv open_by_handle_at init_module kexec_load shmget".split():
+        assert name not in numbers
+
+
+def test_no_table_for_other_machines() -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        seccomp.build("riscv64")
