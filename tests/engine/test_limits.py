@@ -11,6 +11,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from engine_help import PATIENCE, gone, job, leavings, marked, one, run, trainer
@@ -423,7 +424,7 @@ def test_survivors_are_dead_before_the_next_case(engine: SyncEngine) -> None:
 import os, subprocess, sys
 word = input()
 if word == "look":
-    print([n for n in os.listdir("/proc") if n.isdigit()] if os.path.isdir("/proc/self") else "cannot", subprocess.run(["true"]).returncode)
+    print(len([n for n in os.listdir("/proc") if n.isdigit()]) if os.path.isdir("/proc/self") else "cannot", subprocess.run(["true"]).returncode)
 else:
     for _ in range(3):
         if os.fork() == 0:
@@ -439,7 +440,7 @@ else:
         assert (outcome.stdout, outcome.exit_code, outcome.left_processes) == (b"left\n", 0, 3)
     assert before.left_processes == 0
     if engine.features["namespaces"]:
-        assert len(after.stdout) == len(before.stdout)
+        assert after.stdout == before.stdout
     assert not marked("12345.678")
 
 
@@ -466,7 +467,6 @@ for place in (".", temp):
     os.makedirs(f"{place}/a/b/c")
     os.chmod(f"{place}/a/b", 0)
     os.symlink("/etc/passwd", f"{place}/link")
-    os.mkfifo(f"{place}/fifo")
 os.chmod(".", 0)
 try: os.nice(5)
 except OSError: pass
@@ -480,7 +480,7 @@ except OSError: pass
 def test_the_programs_own_files_come_back_after_each_case(engine: SyncEngine) -> None:
     source = """
 import os
-print(open("solution.py").read()[:9].strip(), open("data/in.txt").read())
+print(open("solution.py").read()[:10].strip(), open("data/in.txt").read())
 try: open("data/in.txt", "w").write("changed")
 except OSError as error: print(error.errno)
 else: print("written")
@@ -578,7 +578,8 @@ def _parent_group() -> tuple[str, Callable[[], None]] | None:
     """A group of this test with a bound of 200 MiB, and what makes a process join it."""
     import os
 
-    place = next((line.split(":", 2)[2] for line in open("/proc/self/cgroup") if line.split(":")[1] == "memory"), None)
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    place = next((line.split(":", 2)[2] for line in lines if line.split(":")[1] == "memory"), None)
     path = f"/sys/fs/cgroup/memory{place}/test-of-{os.getpid()}"
     try:
         os.mkdir(path)

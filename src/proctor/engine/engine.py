@@ -20,6 +20,7 @@ from proctor.engine.admission import Admission, Ticket
 from proctor.engine.job import Job
 from proctor.engine.link import Link
 from proctor.engine.settling import DECISIVE, Settling, Todo
+from proctor.guest import protocol
 from proctor.images.host import Image, host_image
 from proctor.isolation.base import Boundary
 from proctor.isolation.jail import JailBoundary
@@ -154,13 +155,17 @@ class Engine:
 
     async def _attempt(self, job: Job, todo: Todo, owner: object, settling: Settling) -> None:
         """Give each case an outcome, on as many agents as it takes, up to ATTEMPTS."""
-        faults: list[str] = []
+        faults: list[InfrastructureError] = []
         memory = max(job.limits.memory_mib, job.compile_limits.memory_mib if job.program.compile else 0)
         while left := settling.missing(todo.cases):
             if self._closed:
                 return settling.fail(left, self._closed)
             if len(faults) == ATTEMPTS:
                 return settling.fail(left, f"after {ATTEMPTS} attempts: {faults[-1]}")
+            if len(faults) >= 2 and all(isinstance(fault, _Filled) for fault in faults[-2:]):
+                settling.filled(left, compiling=faults[-1].args[1])
+                faults.clear()
+                continue
             before = settling.count()
             ticket = Ticket(owner, memory + _AGENT_MIB, todo.alone)
             await self._admitted(ticket)
@@ -171,33 +176,38 @@ class Engine:
             except InfrastructureError as exc:
                 if settling.count() > before:
                     faults.clear()  # it got further: the next fault is another case's
-                faults.append(str(exc))
+                faults.append(exc)
                 self.replaced += 1
         return None
 
     async def _on_a_link(self, job: Job, todo: Todo, settling: Settling, ticket: Ticket, *, fresh: bool) -> None:
         """Lease an agent and run cases on it. The ticket is given back, but not before an agent that failed is gone."""
-        link: Link | None = None
-        healthy = False
         try:
             link = await self._lease(fresh)
+        except BaseException:
+            self._leave(ticket)
+            raise
+        try:
             failed = await link.run(
                 job.program, todo.cases, job.limits, job.compile_limits, stop_after=settling.stop_after(todo),
                 cpu_factor=1.0 if todo.alone else DECISIVE, on_outcome=settling.add,
             )  # fmt: skip
-            healthy = True
-            if failed is not None:
-                failed = replace(failed, compile_failed=True)
-                for i, _ in todo.cases:
-                    settling.add(i, failed, 0.0)
-        finally:
-            if link is None:
-                self._leave(ticket)
-            elif healthy and not self._closed:
-                self._idle.append(link)
-                self._leave(ticket)
-            else:
-                self._end(link).add_done_callback(lambda _: self._leave(ticket))
+        except BaseException as exc:
+            ending = self._end(link)
+            ending.add_done_callback(lambda _: self._leave(ticket))
+            if not isinstance(exc, InfrastructureError):
+                raise
+            await asyncio.shield(ending)
+            if link.agent.process.returncode == protocol.STATUS_MEMORY:
+                raise _Filled(f"{exc} (the kernel killed for memory in its group)", link.compiling) from exc
+            raise
+        if self._closed:
+            self._end(link).add_done_callback(lambda _: self._leave(ticket))
+        else:
+            self._idle.append(link)
+            self._leave(ticket)
+        if failed is not None:
+            settling.not_compiled(todo.cases, failed)
 
     async def _lease(self, fresh: bool) -> Link:
         """An idle agent that seems well, or a new one. After a fault a new one: idle ones may have been hit by the same."""
@@ -228,6 +238,13 @@ class Engine:
         for ticket in tickets:
             if gate := self._gates.get(ticket):
                 gate.set()
+
+
+class _Filled(InfrastructureError):
+    """An agent broke in a group that had no memory left. Once that may be chance, twice it is the program's doing."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 _living: weakref.WeakSet[Engine] = weakref.WeakSet()

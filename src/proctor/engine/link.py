@@ -44,6 +44,7 @@ class Link:
         self.stream = Stream(agent.control)
         self.features: dict[str, Any] = {}
         self.preloaded: frozenset[str] = frozenset()
+        self.compiling = False
         self._over: asyncio.Event | None = None
 
     @classmethod
@@ -119,7 +120,7 @@ class Link:
         expected = [(index, limits, case.steps) for index, case in cases]
         if program.compile:
             expected.insert(0, (-1, compile_limits, 1))
-        failed: Outcome | None = None
+        self.compiling, failed = bool(program.compile), None
         late, token = 0, secrets.randbits(62)
         told: dict[str, Any] = {"token": token} if stop_after is None else {"token": token, "stop_after": stop_after}
         feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told))
@@ -147,6 +148,7 @@ class Link:
                 if outcome.ended_by is EndedBy.NOT_RUN and (stop_after is None or late < stop_after or index < 0):
                     raise FrameError("the agent left out a case")
                 late += outcome.ended_by in (EndedBy.CPU, EndedBy.WALL) and index >= 0
+                self.compiling = False
                 if index >= 0:
                     on_outcome(index, outcome, busiest)
                 elif not outcome.ok:

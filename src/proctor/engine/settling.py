@@ -64,6 +64,19 @@ class Settling:
         for index, _ in cases:
             self.add(index, Outcome(error=message), 0.0)
 
+    def not_compiled(self, cases: list[tuple[int, Case]], outcome: Outcome) -> None:
+        """The compiler's outcome is that of each case."""
+        for index, _ in cases:
+            self.add(index, replace(outcome, compile_failed=True), 0.0)
+
+    def filled(self, cases: list[tuple[int, Case]], *, compiling: bool) -> None:
+        """The first of these cases, or their compiler, took all memory of its slot and the agent with it."""
+        outcome = Outcome(signal=_SIGKILL, ended_by=EndedBy.MEMORY)
+        if compiling:
+            self.not_compiled(cases, outcome)
+        else:
+            self.add(cases[0][0], outcome, 0.0)
+
     def count(self) -> int:
         """Outcomes so far, final or not."""
         return len(self._found)

@@ -26,14 +26,16 @@ import select
 import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import cgroups, jail, landlock, linux, protocol, root, seccomp, tree, zygote
-from . import finish as _finish
-from .jail import Slot
+from . import cgroups, landlock, linux, root, seccomp, tree
+
+if TYPE_CHECKING:
+    from . import zygote
+# What only the zygote needs is imported there: in the supervisor it would be 3 MB a slot.
 
 CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
-finish = _finish.finish
+_FAILED = 70  # jail.FAILED
 
 
 def main(folder: str) -> zygote.Script:
@@ -67,15 +69,18 @@ def main(folder: str) -> zygote.Script:
             if pid > 0:
                 status = supervise(config, pid, host)
                 if group.oom_kills() and group.limit_hits():
+                    from . import protocol
+
                     status = protocol.STATUS_MEMORY
                 break
             reasons.append(f"{level}: {reason}")
         else:
+            from . import jail, protocol
+
             jail.write_all(config["control"], protocol.pack(protocol.FAULT, {"message": "; ".join(reasons), "isolation": True}))
     except BrokenPipeError:
         pass  # the host went away; what is left is to tidy up
-    clear(paths, config["box"])
-    os._exit(status)
+    os._exit(status if clear(paths, config["box"]) else 1)
 
 
 _program: list[zygote.Script] = []  # set once, in a case's process
@@ -152,14 +157,14 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
                 os.write(news, b"P%d" % pid)
                 os._exit(0)
             if os.read(go, 1) != b"p":
-                os._exit(jail.FAILED)
+                os._exit(_FAILED)
             _program.append(serve(config, level, group, folder, news, go))
             return 0, ""
         except BaseException as exc:
             try:
                 os.write(news, f"E{type(exc).__name__}: {exc}".encode()[:500])
             finally:
-                os._exit(jail.FAILED)
+                os._exit(_FAILED)
     os.close(news)
     os.close(go)
     word = host.hear(news_read)
@@ -222,9 +227,11 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
 
 def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
+    from . import jail, protocol, zygote
+
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     if select.select([go], [], [], 0)[0]:
-        os._exit(jail.FAILED)  # the supervisor was gone before the kernel knew to tell
+        os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
     os.close(go)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     inside = level == "jail"
@@ -258,7 +265,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "own_processes": 2 if inside else own_threads() + 256,
     }
     zygote.preload(config["preload"], inside)
-    slot = Slot(
+    slot = jail.Slot(
         control=jail.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
@@ -347,10 +354,11 @@ def supervise(config: dict[str, Any], pid: int, host: Host) -> int:
     return 0
 
 
-def clear(paths: list[str], box: str) -> None:
-    """Kill what came loose (only possible without namespaces), then remove groups and directory."""
+def clear(paths: list[str], box: str) -> bool:
+    """Kill what came loose (only possible without namespaces), then remove groups and directory; False if some is left."""
     end = time.monotonic() + 10
-    while time.monotonic() < end:
+    left = True
+    while left and time.monotonic() < end:
         for pid in cgroups.members(paths) + own_children():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -360,13 +368,16 @@ def clear(paths: list[str], box: str) -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            if cgroups.remove(paths):
-                break
-        time.sleep(0.005)
+            left = not cgroups.remove(paths)
+        if left:
+            time.sleep(0.005)
     try:
         tree.remove(os.fsencode(box))
+    except FileNotFoundError:
+        pass
     except OSError:
-        pass  # the engine sweeps what is left when it next starts
+        return False  # the engine tries again
+    return not left
 
 
 def own_children() -> list[int]:

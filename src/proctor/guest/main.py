@@ -20,7 +20,7 @@ from proctor_guest import forks  # type: ignore[import-not-found]  # noqa: E402
 
 forks.hold()  # before anything is imported that registers a hook
 
-from proctor_guest import agent  # noqa: E402
+from proctor_guest import agent, finish  # noqa: E402
 
 _start = [agent.main(_folder)]
 _failures = []
@@ -30,4 +30,4 @@ except BaseException as _exc:
     _failures.append(_exc)
 sys.setprofile(None)
 sys.settrace(None)
-agent.finish(_failures.pop() if _failures else None)
+finish.finish(_failures.pop() if _failures else None)

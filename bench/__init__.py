@@ -1,0 +1,1 @@
+"""Measured speed on this machine, side by side: ``python -m bench``."""
