@@ -66,7 +66,8 @@ def test_every_folder_is_a_layer() -> None:
 def test_guest_imports_only_the_standard_library_and_itself(path: Path) -> None:
     for name in imports(path):
         top = name.split(".")[0]
-        assert top in sys.stdlib_module_names or layer(name) == "guest", f"{name_of(path)} imports {name}"
+        own = layer(name) == "guest" or top == "proctor_guest"  # its name where it runs, without the rest of us
+        assert own or top in sys.stdlib_module_names, f"{name_of(path)} imports {name}"
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if "guest" not in p.parts], ids=name_of)

@@ -6,6 +6,7 @@ warm, and what it shows must be the same: exit code or signal, stdout, stderr.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -44,31 +45,31 @@ if sys.version_info >= (3, 12):
     KNOWN |= dict.fromkeys(("exit_2_to_70", "exit_minus_2_to_70", "system_exit_bad_str"), _SLIP)
 
 
+# A mount namespace in a user namespace, as a jail needs at least.
+NAMESPACES = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10020000) != 0)"
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[SyncEngine]:
-    engine = SyncEngine()
+    if subprocess.run([sys.executable, "-c", NAMESPACES], check=False).returncode:
+        pytest.skip("namespaces cannot be had here, and without them programs see another environment")
+    engine = SyncEngine(isolation="jail")
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
-def jailed(engine: SyncEngine) -> None:
-    if engine.isolation != "jail":
-        pytest.skip(f"namespaces cannot be had here, and {engine.isolation} shows programs another environment")
-
-
-@pytest.fixture(scope="module")
-def warm(engine: SyncEngine, jailed: None) -> dict[str, Seen]:
+def warm(engine: SyncEngine) -> dict[str, Seen]:
     return in_engine(engine, SAMPLES, warm=True)
 
 
 @pytest.fixture(scope="module")
-def fresh(engine: SyncEngine, jailed: None) -> dict[str, Seen]:
+def fresh(engine: SyncEngine) -> dict[str, Seen]:
     return in_engine(engine, {name: s for name, s in SAMPLES.items() if s.fresh}, warm=False)
 
 
 @pytest.fixture(scope="module")
-def native(jailed: None) -> dict[str, Seen]:
+def native() -> dict[str, Seen]:
     return natively(host_image(), {name: s for name, s in SAMPLES.items() if s.native})
 
 
@@ -87,20 +88,20 @@ def test_known_differences_are_still_there(name: str, warm: dict[str, Seen], fre
         assert warm[name].status == fresh[name].status
 
 
-def test_unseeded_random_is_the_same_in_every_warm_case(engine: SyncEngine, jailed: None) -> None:
+def test_unseeded_random_is_the_same_in_every_warm_case(engine: SyncEngine) -> None:
     program = SAMPLES["random_unseeded"]
     seen = in_engine(engine, {"one": program, "two": program}, warm=True)
     assert seen["one"] == seen["two"]
     assert seen["one"].stdout
 
 
-def test_a_warning_is_not_repeated_when_the_source_is_broken(engine: SyncEngine, jailed: None) -> None:
+def test_a_warning_is_not_repeated_when_the_source_is_broken(engine: SyncEngine) -> None:
     """A source that does not compile is given to the interpreter, which warns again."""
     program = {"broken": sample("print(1 is 1)\nx = = 1\n")}
     assert in_engine(engine, program, warm=True) == in_engine(engine, program, warm=False)
 
 
-def test_cases_of_one_program_do_not_show_each_other(engine: SyncEngine, jailed: None) -> None:
+def test_cases_of_one_program_do_not_show_each_other(engine: SyncEngine) -> None:
     source = (
         "import os, random, sys, tempfile\nprint(sorted(os.listdir('.')), os.listdir('/tmp'), random.random(), len(sys.modules))\n"
         "os.environ['X'] = sys.argv[0] = 'changed'\nsys.path.append('x')\n"
@@ -113,7 +114,7 @@ def test_cases_of_one_program_do_not_show_each_other(engine: SyncEngine, jailed:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_give_what_a_script_gets(name: str, engine: SyncEngine, jailed: None) -> None:
+def test_calls_give_what_a_script_gets(name: str, engine: SyncEngine) -> None:
     source, calls = CALLS[name]
     files = {"solution.py": source, **FILES}
     driver = Sample(DRIVER.replace("CALLS", repr(calls)).encode(), files={k: v.encode() for k, v in files.items()})

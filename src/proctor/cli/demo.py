@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proctor.cli.messages import say
+from proctor.cli.messages import say, say_isolation
 from proctor.cli.render import cell, console, reward_text, to_json, verdict_cell
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def demo(ctx: click.Context, isolation: str, as_json: bool) -> None:
     rows = load_rows()
     rows, left_out = usable(rows)
     engine = shared_engine(isolation=isolation)
+    say_isolation(engine)
     started = time.monotonic()
     grades = grade_rows(rows, engine)
     seconds = time.monotonic() - started

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -74,6 +75,8 @@ class Root(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         self.traceback = False
+        # What the layers below log, the command line says in its own words.
+        logging.getLogger("proctor").addHandler(logging.NullHandler())
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             flush_stdout()

@@ -36,6 +36,16 @@ def say(message: str) -> None:
         print(f"proctor: {escape_line(message)}", file=sys.stderr, flush=True)
 
 
+def say_isolation(engine: object) -> None:
+    """Say aloud when this host allows fewer walls than usual; a step down is never silent."""
+    reasons = getattr(engine, "features", {}).get("stepped_down")
+    if reasons:
+        say(
+            f"warning: this host does not allow namespaces, so programs run behind fewer walls ({'; '.join(map(str, reasons))}); "
+            "`proctor doctor` says what that means here, --isolation jail refuses it"
+        )
+
+
 def is_terminal(stream: TextIO | None) -> bool:
     """Somebody may be looking; None, a stream that was closed from the start, is nobody."""
     return stream is not None and stream.isatty()

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from proctor.cli.messages import explain_os, is_terminal, say
+from proctor.cli.messages import explain_os, is_terminal, say, say_isolation
 from proctor.cli.render import escape, to_json
 from proctor.cli.units import mebibytes, mib, seconds, show_size, size
 from proctor.core.errors import InputError, ProctorError
@@ -195,9 +195,9 @@ def run(
     program = Program(contents, command, warm=warm)
     from proctor.engine.shared import shared_engine
 
-    outcome = shared_engine(slots=1, isolation=isolation, packages=packages).run(Job(program, (Case(stdin),), limits))[
-        0
-    ]
+    engine = shared_engine(slots=1, isolation=isolation, packages=packages)
+    say_isolation(engine)
+    (outcome,) = engine.run(Job(program, (Case(stdin),), limits))
     if as_json:
         click.echo(to_json(outcome_json(outcome), indent=2))
     elif outcome.error is None:

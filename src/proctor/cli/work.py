@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.cli.messages import say_isolation
 from proctor.core.errors import InputError
 from proctor.grading.api import grade
 from proctor.grading.completions import load_completions, pair
@@ -62,6 +63,9 @@ class Work:
             InputError: the reward policy fails.
             IsolationUnavailable: the isolation asked for cannot be had here.
         """
+        from proctor.engine.shared import shared_engine
+
+        say_isolation(shared_engine(slots=workers, isolation=self.options.isolation, packages=self.options.packages))
         grade(
             [self.completions[number] for number in numbers],
             self.problems,

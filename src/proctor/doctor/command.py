@@ -17,6 +17,7 @@ from proctor.doctor.canary import Canary
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.host_audit import HostAudit, by_others
 from proctor.doctor.judging import Result, summary
+from proctor.doctor.text import printable
 from proctor.doctor.trial import examine, warm_up
 
 EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or something is left on the host
@@ -49,8 +50,11 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
         canary = Canary()
         with canary, _engine(isolation) as engine:
             document["isolation"] = engine.isolation
+            document["stepped_down"] = [str(reason) for reason in engine.features.get("stepped_down", [])]
             if not as_json:
                 out.print(report.level(engine.isolation))
+                for reason in document["stepped_down"]:
+                    out.print(f"no stronger isolation on this host: {printable(reason)}", style="yellow")
             warm_up(engine)
             findings = examine(engine, canary, audit.quiet())
             document["protections"] = [found.to_json() for found in findings]

@@ -28,16 +28,17 @@ from proctor.grading.grades import Grade
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
 BLOCK = 20
-# Prints everything that it can read in the places where the canary lies.
+# Prints every canary that it finds in the places where there is one.
 _SEARCH = """
-import glob
+import glob, re
 for place in glob.glob("/tmp/*") + glob.glob("/dev/shm/*") + glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline"):
     try:
-        print(open(place, errors="replace").read(10000))
+        with open(place, errors="replace") as file:
+            print(*re.findall("PROBE_CANARY_[A-Z0-9]+", file.read(100000)))
     except OSError:
         pass
 """
-OTHERS_RESIDENT_MIB = 256  # what this process may grow by over a block: inputs of 64 MiB and their copies
+MAX_GROWTH_MIB = 256  # what this process may grow by over a block: inputs of 64 MiB and their copies
 
 
 @dataclass(slots=True)
@@ -69,11 +70,14 @@ class Campaign:
     def run(self) -> None:
         """All rounds; results come in through ``on_result`` and ``results``."""
         rows = [row for row in self.corpus.rows if row.core or not self.core_only]
+        level = self.engine.isolation
         self._hold_controls("before")
         for number in range(1, self.rounds + 1):
             for start in range(0, len(rows), BLOCK):
                 self._block(rows[start : start + BLOCK], number)
                 self._hold_controls(f"in round {number}, after row {min(start + BLOCK, len(rows))}")
+        if self.engine.isolation != level:
+            self.controls.append(f"the isolation was {level} at the start and {self.engine.isolation} at the end")
 
     # ------------------------------------------------------------ controls
 
@@ -126,7 +130,7 @@ class Campaign:
                 results[-1].notes.append(f"seen on the host after the block, but not again: {'; '.join(left[:3])}")
         elif left:
             self._blame(results[0], f"left on the host: {'; '.join(left[:3])}")
-        if (grown := _resident_mib() - resident) > OTHERS_RESIDENT_MIB:
+        if (grown := _resident_mib() - resident) > MAX_GROWTH_MIB:
             self.controls.append(
                 f"this process grew by {grown} MiB in round {number}, rows {rows[0].file} to {rows[-1].file}"
             )

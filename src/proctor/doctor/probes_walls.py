@@ -104,7 +104,7 @@ WALLS: tuple[Probe, ...] = (
         program="""
         for path in host["files"]:
             attempt(path, lambda: "read" if open(path, "rb").read(50) else False)
-        for path in ("/etc/shadow", "/etc/ssh/sshd_config", "/etc/machine-id", "/root/.bashrc", "/proc/kcore", "/dev/mem"):
+        for path in ("/etc/shadow", "/etc/ssh/sshd_config", "/etc/machine-id", "/proc/kcore", "/dev/mem"):
             attempt(path, lambda: "read" if open(path, "rb").read(50) else False)
         for path in dict.fromkeys((host["home"], "/root", "/home", "/var/lib", "/var/log", "/boot", "/srv", "/mnt")):
             # A folder may be there that leads to the interpreter, as on the host; nothing beside that.
@@ -213,15 +213,13 @@ WALLS: tuple[Probe, ...] = (
                      "/sys/kernel/uevent_helper", "/sys/power/state",
                      "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/tasks", "/sys/fs/cgroup/pids/tasks"):
             attempt(path, lambda: writable(path))
-        def remember():  # less than it has now, so that nothing is gained by trying
-            with open("/proc/self/oom_score_adj", "r+") as file:
-                value = int(file.read())
-                file.seek(0)
-                file.write(str(value - 1))
+        def spare():
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write("-1")
         def map_root():
             with open("/proc/self/uid_map", "w") as file:
                 file.write("0 0 1")
-        attempt("its own score for the OOM killer lowered", remember)
+        attempt("spares itself from the OOM killer", spare)
         attempt("root in its own user namespace", map_root)
         done()
         """,

@@ -123,7 +123,7 @@ def examine(engine: Runner, canary: Canary, before: audit.Snapshot, probes: Sequ
     Args:
         before: the host with the engine and the canary in place, before any probe ran.
     """
-    known, visits = facts(canary), canary.visits()
+    known, visits, level = facts(canary), canary.visits(), engine.isolation
     waiting = [(probe, way, engine.submit(job(probe, known, warm))) for probe in probes for way, warm in WAYS]
     shown: dict[str, list[tuple[str, Shown]]] = {probe.key: [] for probe in probes}
     for probe, way, future in waiting:
@@ -134,6 +134,7 @@ def examine(engine: Runner, canary: Canary, before: audit.Snapshot, probes: Sequ
     found = [merge(probe, shown[probe.key], visited) for probe in probes]
     left = audit.settled(before, running=True, amounts=False)
     left += [f"changed: {path}" for path in canary.changed()] + ([] if alive else ["the beacon was ended"])
+    left += [] if engine.isolation == level else [f"the isolation went from {level} to {engine.isolation}"]
     how = (
         "; ".join(left[:5])
         if left

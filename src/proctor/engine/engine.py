@@ -75,7 +75,15 @@ class Engine:
         if self._links:
             return
         try:
-            self._idle.append(await self._new_link())
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    self._idle.append(await self._new_link())
+                    break
+                except IsolationUnavailable:
+                    raise
+                except InfrastructureError:
+                    if attempt == ATTEMPTS:
+                        raise
         except BaseException:
             await self.close()
             raise

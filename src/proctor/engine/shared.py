@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from proctor.core.errors import InfrastructureError
 from proctor.core.outcome import Outcome
 from proctor.engine.engine import Engine
 from proctor.engine.job import Job
+
+log = logging.getLogger("proctor")
 
 
 class SyncEngine:
@@ -42,6 +45,8 @@ class SyncEngine:
         _open.add(self)
         try:
             asyncio.run_coroutine_threadsafe(self._engine.start(), self._loop).result()
+            if reasons := self.features.get("stepped_down"):
+                log.warning("isolation is %s, not jail: %s", self.isolation, "; ".join(map(str, reasons)))
         except BaseException:
             self.close()
             raise

@@ -93,8 +93,8 @@ class TestCase:
         expected: bytes for ``stdio``; any plain value for ``function``.
         entry_point: the function to call, where it is not the problem's.
         abs, rel: tolerances that replace the checker's; None: the checker's.
-        exact_types: ``expected`` was written as a Python literal, so a list
-            is not a tuple; False: it came from JSON, which has no tuples.
+        exact_types: a list is not a tuple. False where the format has only
+            JSON for results, which has no tuples (APPS, LiveCodeBench).
         compare: ``equal``: the result equals ``expected``; ``truth``: its
             truth value is ``expected`` (a bool), as in ``assert f(x)``.
     """

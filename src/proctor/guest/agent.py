@@ -19,6 +19,7 @@ was asked for, the walls are Landlock, the system call filter and limits.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -32,10 +33,12 @@ from . import cgroups, landlock, linux, root, seccomp, tree
 
 if TYPE_CHECKING:
     from . import zygote
-# What only the zygote needs is imported there: in the supervisor it would be 3 MB a slot.
+# What only the zygote needs is imported in ``start``: in the supervisor it would be 2 MB a slot.
 
 CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
 _FAILED = 70  # jail.FAILED
+# How a host says that it does not allow a wall. Any other failure is a fault, and no reason to do with a weaker one.
+_REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EROFS))
 
 
 def main(folder: str) -> zygote.Script:
@@ -52,15 +55,15 @@ def main(folder: str) -> zygote.Script:
     # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGCONT)
     host = Host(config)
-    reasons = []
-    status = 1
+    reasons: list[str] = list(config.get("reasons", []))
+    status, refused = None, True
     try:
         for level in config["levels"]:
             if level == "degraded" and os.geteuid() == 0 and not public(sys.executable):
                 other = config["public_python"]
                 if other and public(other):
                     cgroups.remove(paths)
-                    os.execv(other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level]})])
+                    os.execv(other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level], "reasons": reasons})])
                 reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
                 continue
             pid, reason = start(config, level, group, folder, host)
@@ -73,14 +76,19 @@ def main(folder: str) -> zygote.Script:
 
                     status = protocol.STATUS_MEMORY
                 break
+            refused, reason = reason[:1] == "R", reason[1:]
             reasons.append(f"{level}: {reason}")
-        else:
+            config["reasons"] = reasons
+            if not refused:
+                break
+        if status is None:
             from . import jail, protocol
 
-            jail.write_all(config["control"], protocol.pack(protocol.FAULT, {"message": "; ".join(reasons), "isolation": True}))
+            words = {"message": "; ".join(reasons), "isolation": refused}
+            jail.write_all(config["control"], protocol.pack(protocol.FAULT, words))
     except BrokenPipeError:
         pass  # the host went away; what is left is to tidy up
-    os._exit(status if clear(paths, config["box"]) else 1)
+    os._exit(status or 0 if clear(paths, config["box"]) else 1)
 
 
 _program: list[zygote.Script] = []  # set once, in a case's process
@@ -134,10 +142,12 @@ def lift_limits() -> None:
 
 
 def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
-    """Make a zygote; ``(pid, "")``, ``(-1, why not)``, or ``(0, "")`` in a case's process.
+    """Make a zygote; ``(pid, ...)``, ``(-1, why not)``, or ``(0, ...)`` in a case's process.
+
+    Why not begins with R where this host refuses the level, else with E.
 
     Two pipes join the three. On ``news`` come M (map my identities), P and the
-    zygote's number from its maker, E and a reason from either, and an end of
+    zygote's number from its maker, R or E and a reason from either, and an end of
     file when the zygote is ready. On ``go`` go k (mapped) and p (the maker is
     gone: this process is the parent now, and the zygote may ask to die with it).
     """
@@ -151,6 +161,8 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         os.close(go_write)
         os.close(config["lifeline"])
         try:
+            from . import jail, protocol, zygote  # noqa: F401  # now: behind the walls these files cannot be seen
+
             group.join()
             pid = walls(config, level, news, go)
             if pid:
@@ -162,7 +174,8 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
             return 0, ""
         except BaseException as exc:
             try:
-                os.write(news, f"E{type(exc).__name__}: {exc}".encode()[:500])
+                refused = isinstance(exc, OSError) and exc.errno in _REFUSALS
+                os.write(news, f"{'R' if refused else 'E'}{type(exc).__name__}: {exc}".encode()[:500])
             finally:
                 os._exit(_FAILED)
     os.close(news)
@@ -190,7 +203,7 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
             pid = -1
     os.close(go_write)
     os.close(news_read)
-    return pid, word[1:].decode("utf-8", "replace") or ("" if pid > 0 else "it ended without a word")
+    return pid, word.decode("utf-8", "replace") or "Eit ended without a word"
 
 
 def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
@@ -251,6 +264,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
     features = {
         "level": level,
+        "stepped_down": config.get("reasons", []),
         "root": not alone,
         "user_namespace": inside and not config.get("host_identity", False),
         "namespaces": inside,

@@ -63,7 +63,6 @@ class Watch:
         poller.register(self.control, select.POLLIN)
         ended: str | None = None
         waited = step_cpu = step_wall = done = size = 0
-        self._cpu(meters); self._oom(meters); self._waited(); dict(poller.poll(0)); [os.fstat(fd).st_size for fd in streams[:2]]
         while True:
             ready = dict(poller.poll(TICK_MS))
             if self.signals in ready:

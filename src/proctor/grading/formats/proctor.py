@@ -120,24 +120,24 @@ def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | Non
 
 
 def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
-    def value(name: str, default: Any) -> tuple[Any, bool]:
+    def value(name: str, default: Any) -> Any:
         source = item.get(f"{name}_py")
         if source is None:
-            return item.get(name, default), False
+            return item.get(name, default)
         if not isinstance(source, str):
             row.fail(f"{place}.{name}_py", f"a string is expected, not {kind_of(source)}")
-        return row.check(lambda: pysource.literal(source), f"{place}.{name}_py"), True
+        return row.check(lambda: pysource.literal(source), f"{place}.{name}_py")
 
     if "expected" not in item and item.get("expected_py") is None:
         row.fail(f"{place}.expected", "missing; if None is the right result, write null")
-    args, kwargs = value("args", ())[0], value("kwargs", {})[0]
+    args, kwargs = value("args", ()), value("kwargs", {})
     args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
     if not isinstance(args, list | tuple):
         row.fail(f"{place}.args", f"a list of the arguments is expected, not {kind_of(args)}")
     if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
         row.fail(f"{place}.kwargs", "an object of the arguments by name is expected")
     compare, entry = item.get("compare") or "equal", item.get("entry_point")
-    expected, exact = value("expected", None)
+    expected = value("expected", None)
     if compare not in ("equal", "truth") or (compare == "truth" and not isinstance(expected, bool)):
         row.fail(f"{place}.compare", "'equal', or 'truth' with an expected value of true or false")
     if entry is not None and not isinstance(entry, str):
@@ -151,7 +151,7 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
         entry_point=entry,
         abs=item.get("abs"),
         rel=item.get("rel"),
-        exact_types=exact,
+        exact_types=True,  # a tuple would have been written as a literal, so a list in JSON is a list
         compare="truth" if compare == "truth" else "equal",
     )
 
