@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from proctor.grading.completions import load_completions as load_completions
     from proctor.grading.extract import extract_code as extract_code
     from proctor.grading.formats import load_problems as load_problems
+    from proctor.grading.formats import problems_from_rows as problems_from_rows
     from proctor.grading.grades import CaseGrade as CaseGrade
     from proctor.grading.grades import Grade as Grade
     from proctor.grading.policy import all_or_nothing as all_or_nothing
@@ -60,7 +61,7 @@ _WHERE = {
     "proctor.grading.checkers": ("CheckResult", "Checker", "exact", "lines", "numbers", "tokens", "unordered_lines"),
     "proctor.grading.completions": ("load_completions",),
     "proctor.grading.extract": ("extract_code",),
-    "proctor.grading.formats": ("load_problems",),
+    "proctor.grading.formats": ("load_problems", "problems_from_rows"),
     "proctor.grading.grades": ("CaseGrade", "Grade"),
     "proctor.grading.policy": (
         "all_or_nothing",

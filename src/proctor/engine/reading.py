@@ -71,6 +71,8 @@ def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Li
     exit_code, signal = _number(header, "exit", 255, none=True), _number(header, "signal", 127, none=True)
     if (exit_code is None) == (signal is None):
         raise FrameError("outcome has neither or both of exit and signal")
+    if ended == EndedBy.OUTPUT:
+        exit_code, signal = None, 9  # whether it came to its own end before the flood was seen is chance
     stdout, stderr, result = body[: kept[0]], body[kept[0] : kept[0] + kept[1]], body[kept[0] + kept[1] :]
     note = header.get("note")
     if isinstance(note, str):

@@ -123,7 +123,7 @@ class Settling:
         if self._unsure(index) and (_killed(outcome) or index not in self._timed):
             return
         if index in self._timed and outcome.ended_by is None and outcome.error is None and self._over(index, busiest):
-            outcome = replace(outcome, ended_by=EndedBy.CPU)
+            outcome = replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
         self._push(outcome if outcome.error else replace(outcome, confirmed=True))
         self._advance()
 
