@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +19,7 @@ import pytest
 from handed import handed
 from proctor.core.errors import InputError
 from proctor.core.outcome import Outcome
-from proctor.doctor import audit, judging, manifest, tasks, trial
+from proctor.doctor import audit, host_audit, judging, manifest, tasks, trial
 from proctor.doctor.canary import Canary
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.judging import State
@@ -164,9 +166,9 @@ def test_a_changed_victim_is_seen(canary: Canary) -> None:
 def test_canary_leaves_nothing() -> None:
     before = audit.snapshot()
     with Canary() as planted:
-        assert audit.compare(before, audit.snapshot(), amounts=False)
+        assert audit.compare(before, audit.snapshot())
         planted.visits()
-    assert audit.settled(before, amounts=False) == []
+    assert audit.settled(before) == []
 
 
 def test_audit_sees_a_process_and_a_marked_file() -> None:
@@ -175,13 +177,13 @@ def test_audit_sees_a_process_and_a_marked_file() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         mark.touch()
         try:
-            left = audit.compare(before, audit.snapshot(), amounts=False)
+            left = audit.compare(before, audit.snapshot())
         finally:
             mark.unlink()
             child.communicate(b"\n")
     assert any(line.startswith("process:") for line in left)
     assert f"marked file: {mark}" in left
-    assert audit.settled(before, amounts=False) == []
+    assert audit.settled(before) == []
 
 
 def write(folder: Path, lines: list[str], tasks: str = '{"stdio": {"cases": []}}') -> Path:
@@ -246,3 +248,29 @@ def test_tasks_become_problems_with_their_limits(canary: Canary) -> None:
     )
     limits = tasks.limits(corpus)
     assert (limits.cpu_s, limits.output_bytes, limits.processes) == (1, 1 << 20, 32)
+
+
+def test_the_corpus_audit_tells_ours_from_others(tmp_path: Path) -> None:
+    script = (
+        "import sys\nprint('{}' if sys.argv[1] == 'snap' else 'process left 1:5 S /sbin/init\\nwith a line break')\n"
+    )
+    (tmp_path / "host_audit.py").write_text(script + "sys.exit(sys.argv[1] != 'snap')\n")
+    with contextlib.ExitStack() as stack:
+        (line,) = host_audit.HostAudit(tmp_path, stack).diff()
+        assert line == "process left 1:5 S /sbin/init with a line break"
+    me = os.getpid()
+    assert host_audit.by_others(line, False)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert not host_audit.by_others(f"process left {child.pid}:5 S python", False)
+        child.communicate(b"\n")
+    for text, busy, others in (
+        ("cgroups left 1 ['cpu/system.slice']", False, True),
+        (f"cgroups left 1 ['cpu/proctor-{me}-1-1-1-1']", False, False),
+        ("cgroups left 1 ['cpu/x/escape_mark']", False, False),
+        ("files left in /tmp 1 ['escape_mark_x']", True, False),
+        ("mem_available_mib 900 100", False, False),
+        ("host_audit.py: mem_available_mib 900 100", True, True),
+        ("amount of inodes free in /: 9 before, 1 after", True, True),
+        ("sysv_shm left 1 ['5']", True, False),
+    ):
+        assert host_audit.by_others(text, busy) == others, text

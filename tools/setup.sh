@@ -84,6 +84,9 @@ system_tools() {
     fi
 }
 
+if [ -n "${PYTHON:-}" ]; then
+    python=$(find_python) || die "PYTHON=$PYTHON is not a Python 3.11 or newer that can be run"
+fi
 python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
     die "Python 3.11 or newer is needed: install it, or name one with PYTHON=/path/to/python3"
 make_venv || die "could not make $venv with pip in it: install python3-venv (Debian, Ubuntu) or virtualenv, then try again"

@@ -23,12 +23,14 @@ from proctor.core.errors import FrameError, InfrastructureError, IsolationUnavai
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine import link, reading
-from proctor.engine.engine import ATTEMPTS, Engine
+from proctor.engine import engine as engine_module
+from proctor.engine.engine import Engine
 from proctor.engine.job import Case, Job, Program
 from proctor.guest import protocol
 from proctor.images.host import Image
 from proctor.isolation.base import AgentProcess
 
+ATTEMPTS = 3
 PROGRAM = Program({"solution.py": b""}, ("python3", "solution.py"), warm=True)
 LIMITS = Limits(cpu_s=1, wall_s=1, output_bytes=1000, stderr_keep=100)
 
@@ -149,6 +151,7 @@ def outcomes(boundary: FakeBoundary, cases: int = 1, jobs: int = 1, **options: A
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "SILENCE_S", 2)
     monkeypatch.setattr(link, "READY_S", 2)
+    monkeypatch.setattr(engine_module, "ATTEMPTS", ATTEMPTS)
 
 
 def honest(peer: Peer) -> None:
@@ -367,7 +370,7 @@ def test_an_agent_that_does_not_come_up(words: Script, error: type[Exception]) -
     boundary = FakeBoundary(script)
     with pytest.raises(error):
         outcomes(boundary)
-    assert len(boundary.over) == len(boundary.started) == 1
+    assert len(boundary.over) == len(boundary.started) == (1 if error is IsolationUnavailable else ATTEMPTS)
 
 
 def test_a_level_that_cannot_be_had_later_is_not_tried_again() -> None:

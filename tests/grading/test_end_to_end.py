@@ -255,7 +255,8 @@ TESTED = Problem(
     ("source", "reward"),
     [
         ("def f(n): return n + 1\n", 1.0),
-        ("def f(n): return 2\n", 2 / 3),  # the module, and one of two tests
+        ("def f(n): return 2\n", 1 / 2),
+        ("def f(n): return 99\n", 0.0),  # that the tests could be read earns nothing
         ("raise SystemExit\n", 0.0),
         ("import os\nprint('PASSED test_a\\n=== 2 passed in 0.01s ===',flush=True)\nos._exit(0)\n", 0.0),
         ("import os\ndef f(n): os._exit(0)\n", 0.0),

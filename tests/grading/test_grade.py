@@ -546,7 +546,7 @@ def test_completions_in_every_form(make: Make) -> None:
     assert [g.verdict for g in found] == [Verdict.ACCEPTED] * 7 + [Verdict.NO_CODE]
     sources = {job.program.files["solution.py"] for job in engine.jobs}
     assert sources == {b"print(%d)" % n for n in (1, 2, 3, 4, 5, 6)}
-    for bad in (3, None, b"print(1)", {"x": 1}, [1]):
+    for bad in (3, b"print(1)", {"x": 1}, [1]):
         with pytest.raises(InputError, match=r"completions\[0\]"):
             grade([bad], SUM, engine=engine)
     with pytest.raises(InputError, match="give a list"):

@@ -101,6 +101,9 @@ class Journal:
             for key in {**header, **self._about}
             if key not in ("done", "sha256") and header.get(key) != self._about.get(key)
         ]
+        if changed and not self._has_lines():
+            self._start()
+            return
         if changed:
             raise InputError(
                 f"{self.out} was begun with other inputs or options ({', '.join(_told(key, header, self._about) for key in changed)}); "
@@ -125,6 +128,13 @@ class Journal:
         if not isinstance(header, dict) or header.get("journal") != FORMAT:
             raise InputError(f"{self.path} is not a journal of this version; --restart begins anew")
         return {key: value for key, value in header.items() if key != "journal"}
+
+    def _has_lines(self) -> bool:
+        """Something was scored that a new beginning would lose."""
+        with open(os.dup(self._fd), "rb") as file:
+            file.seek(0)
+            file.readline()
+            return bool(file.readline()) or self.out.exists()
 
     def _start(self) -> None:
         os.ftruncate(self._fd, 0)

@@ -97,6 +97,9 @@ def _explain(error: BaseException) -> NoReturn:
         raise error
     if isinstance(error, click.ClickException):
         hint = ""
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message(), err=True)
+            sys.exit(error.exit_code)
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f" (see {error.ctx.command_path} --help)"
         fail(error.format_message().rstrip(".") + hint, error.exit_code)

@@ -31,6 +31,8 @@ class Outcome:
         peak_memory_bytes: highest memory of the tree, None where this host cannot tell.
         ended_by: the limit that ended it, if one did.
         result: bytes that the call or test harness wrote beside stdout.
+        steady: results of the harness still came in after half of the CPU limit:
+            how many there are in the end depends on the speed of the host.
         left_processes: processes that were still there when the main one ended.
         compile_failed: this is the outcome of a compilation that failed; the
             cases after it never ran.
@@ -49,6 +51,7 @@ class Outcome:
     peak_memory_bytes: int | None = None
     ended_by: EndedBy | None = None
     result: bytes = b""
+    steady: bool = False
     left_processes: int = 0
     compile_failed: bool = False
     confirmed: bool = False

@@ -36,12 +36,14 @@ class Snapshot:
         things: kind -> names, where a new name is something left behind.
         rising: counters that must not rise by more than a slack.
         falling: counters that must not fall by more than a slack.
+        others: command -> how many, of processes that are not of the family.
     """
 
     processes: Counter[str]
     things: dict[str, frozenset[str]]
     rising: dict[str, int]
     falling: dict[str, int]
+    others: Counter[str]
 
 
 def _read(path: str) -> str:
@@ -96,11 +98,16 @@ def is_ours(pid: int) -> bool:
     return pid in processes and _related(pid, processes)
 
 
-def _family() -> Counter[str]:
-    """Commands of the processes that are ours."""
+def _commands() -> tuple[Counter[str], Counter[str]]:
+    """Commands of the processes that are ours, and of the others but for the kernel's own."""
     processes = _processes()
-    ours = (command for pid, (_, command) in processes.items() if _related(pid, processes))
-    return Counter(_AGENT.sub(r"\1", command)[:160] for command in ours)
+    ours, others = Counter[str](), Counter[str]()
+    for pid, (parent, command) in processes.items():
+        if _related(pid, processes):
+            ours[_AGENT.sub(r"\1", command)[:160]] += 1
+        elif pid != os.getpid() and 2 not in (pid, parent):
+            others[command[:160]] += 1
+    return ours, others
 
 
 def _owner(path: str) -> int:
@@ -197,7 +204,8 @@ def snapshot() -> Snapshot:
         "MiB of shared memory": int(memory.get("Shmem", "0")) >> 10,
         "kernel keys": len(_read("/proc/keys").splitlines()),
     }
-    return Snapshot(_family(), {kind: frozenset(names) for kind, names in kinds.items()}, rising, falling)
+    ours, others = _commands()
+    return Snapshot(ours, {kind: frozenset(names) for kind, names in kinds.items()}, rising, falling, others)
 
 
 def quiet(gap_s: float = 0.25, patience_s: float = 5.0) -> Snapshot:
@@ -212,44 +220,52 @@ def quiet(gap_s: float = 0.25, patience_s: float = 5.0) -> Snapshot:
     return seen
 
 
+def busy(before: Snapshot, after: Snapshot) -> bool:
+    """Other programs of this host came, went or worked meanwhile, so its memory and disks say nothing about ours."""
+    return before.others != after.others or os.getloadavg()[1] > (os.cpu_count() or 1) + 1
+
+
 def _belongs(name: str, running: bool) -> bool:
     """The thing is another process's engine's, or where ``running`` that of this one's."""
     owner = _OWNER.search(name)
     return owner is not None and (running or int(owner[1]) != os.getpid())
 
 
-def compare(before: Snapshot, after: Snapshot, *, running: bool = False, amounts: bool = True) -> list[str]:
+def compare(before: Snapshot, after: Snapshot, *, running: bool = False) -> list[str]:
     """One line for each thing that is left over.
 
     Args:
         running: this process's engine still runs, so what it holds is not left over.
-        amounts: also look at memory, disk and open files, which other
-            programs of a busy host move too.
     """
     left = [f"process: {command}" for command in (after.processes - before.processes).elements()]
     for kind, names in after.things.items():
         fresh = sorted(names - before.things.get(kind, frozenset()))
         left += [f"{kind}: {name}" for name in fresh if not _belongs(name, running)]
-    if not amounts:
-        return left
-    for name, value in after.rising.items():
-        slack = {"open files of this process": 8, "kernel keys": 2, "MiB of shared memory": SLACK_MIB}.get(
-            name, SLACK_FILES
-        )
-        if value > before.rising.get(name, value) + slack:
-            left.append(f"{name}: {before.rising[name]} before, {value} after")
-    for name, value in after.falling.items():
-        slack = SLACK_INODES if name.startswith("inodes") else SLACK_MIB
-        if value < before.falling.get(name, value) - slack:
-            left.append(f"{name}: {before.falling[name]} before, {value} after")
+    own = "open files of this process"
+    if not running and after.rising[own] > before.rising[own] + 8:
+        left.append(f"{own}: {before.rising[own]} before, {after.rising[own]} after")
     return left
 
 
-def settled(before: Snapshot, *, running: bool = False, amounts: bool = True, patience_s: float = 3.0) -> list[str]:
+def amounts(before: Snapshot, after: Snapshot) -> list[str]:
+    """One line for each amount of the host that rose or fell by more than its slack; on a busy host others move them too."""
+    found = []
+    for name, value in after.rising.items():
+        slack = {"kernel keys": 2, "MiB of shared memory": SLACK_MIB}.get(name, SLACK_FILES)
+        if value > before.rising.get(name, value) + slack:
+            found.append(f"amount of {name}: {before.rising[name]} before, {value} after")
+    for name, value in after.falling.items():
+        slack = SLACK_INODES if name.startswith("inodes") else SLACK_MIB
+        if value < before.falling.get(name, value) - slack:
+            found.append(f"amount of {name}: {before.falling[name]} before, {value} after")
+    return found
+
+
+def settled(before: Snapshot, *, running: bool = False, patience_s: float = 8.0) -> list[str]:
     """What is still left over after at most ``patience_s`` seconds: a killed process takes a moment to go."""
     end = time.monotonic() + patience_s
     while True:
-        left = compare(before, snapshot(), running=running, amounts=amounts)
+        left = compare(before, snapshot(), running=running)
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.05)

@@ -83,12 +83,13 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
                     out.print(report.attacks(campaign.results))
                     for fault in campaign.controls:
                         out.print(f"control: {fault}; this campaign does not count", style="bold red")
-        left = audit.settled(outside, amounts=corpus is not None)
+        left = audit.settled(outside)
         others: list[str] = []
         if corpus_audit is not None:
-            seen = corpus_audit.diff()
-            left += [f"host_audit.py: {line}" for line in seen if not by_others(line)]
-            others = [line for line in seen if by_others(line)]
+            after = audit.snapshot()
+            busy = audit.busy(outside, after)
+            for line in (*audit.amounts(outside, after), *(f"host_audit.py: {line}" for line in corpus_audit.diff())):
+                (others if by_others(line, busy) else left).append(line)
     document["left_on_host"], document["made_by_others"] = left, others
     document["summary"] = last
     if as_json:

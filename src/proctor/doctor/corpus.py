@@ -114,16 +114,14 @@ class Campaign:
     def _block(self, rows: Sequence[Row], number: int) -> None:
         before, resident = audit.quiet(), _resident_mib()
         results = self._together(rows, number)
-        left = audit.settled(before, running=True, amounts=False) + [
-            f"changed: {path}" for path in self.canary.changed()
-        ]
+        left = audit.settled(before, running=True) + [f"changed: {path}" for path in self.canary.changed()]
         if left and len(rows) > 1:
             # Whose is it? One row at a time, each against the host as it was just before it.
             results = []
             for row in rows:
                 before = audit.quiet()
                 (result,) = self._together([row], number)
-                for thing in audit.settled(before, running=True, amounts=False):
+                for thing in audit.settled(before, running=True):
                     self._blame(result, f"left on the host: {thing}")
                 results.append(result)
             if not any(result.faults for result in results):

@@ -132,7 +132,7 @@ def examine(engine: Runner, canary: Canary, before: audit.Snapshot, probes: Sequ
     after = canary.visits() if alive else {}
     visited = {kind: count - visits[kind] for kind, count in after.items()}
     found = [merge(probe, shown[probe.key], visited) for probe in probes]
-    left = audit.settled(before, running=True, amounts=False)
+    left = audit.settled(before, running=True)
     left += [f"changed: {path}" for path in canary.changed()] + ([] if alive else ["the beacon was ended"])
     left += [] if engine.isolation == level else [f"the isolation went from {level} to {engine.isolation}"]
     how = (

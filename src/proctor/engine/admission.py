@@ -3,7 +3,8 @@
 Owners (a batch, a caller) take turns, and within an owner the first come is
 served first, so a batch of ten thousand does not hold up one job beside it. A
 job waits until a slot and its memory are free. A job that asked to be alone
-waits for all others to end, and no new ones start before it has run.
+waits for all others to end, and no new ones start before it has run; then the
+others have a few turns before the next of its kind.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from itertools import count
 
+TURNS = 4  # jobs a slot between two that run alone, so that programs near their limit cannot hold up all others
 _number = count()
 
 
@@ -44,6 +46,7 @@ class Admission:
         self._queues: OrderedDict[object, deque[Ticket]] = OrderedDict()
         self._alone: deque[Ticket] = deque()
         self._running: set[Ticket] = set()
+        self._since_alone = slots * TURNS  # tickets admitted since one ran alone
 
     @property
     def waiting(self) -> int:
@@ -86,9 +89,10 @@ class Admission:
         started: list[Ticket] = []
         if any(ticket.alone for ticket in self._running):
             return started
-        if self._alone:
+        if self._alone and (self._since_alone >= self.slots * TURNS or not self._queues):
             if not self._running:
                 started.append(self._alone.popleft())
+                self._since_alone = 0
                 self._running.update(started)
             return started
         while self._queues:
@@ -97,6 +101,7 @@ class Admission:
                 break
             ticket = queue.popleft()
             self._running.add(ticket)
+            self._since_alone += 1
             started.append(ticket)
             if queue:
                 self._queues.move_to_end(owner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from proctor.core.limits import Limits
 MAX_STDIN = 64 << 20
 MAX_FILES_BYTES = 64 << 20
 STOP_AFTER = 3
+_PAGE = 4096  # what a file in memory is rounded up to
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,12 @@ class Program:
             raise InputError("the command is empty; give at least the program's name", field="argv")
         for name in self.files:
             parts = name.split("/")
-            if not name or "\0" in name or len(name) > 4096 or any(p in ("", ".", "..") for p in parts):
-                raise InputError(f"{name!r} is not a plain relative path", field="files")
+            long = len(os.fsencode(name)) > 1024 or any(len(os.fsencode(part)) > 255 for part in parts)
+            if not name or "\0" in name or long or any(part in ("", ".", "..") for part in parts):
+                raise InputError(f"{name[:100]!r} is not a plain relative path", field="files")
+            for depth in range(1, len(parts)):
+                if "/".join(parts[:depth]) in self.files:
+                    raise InputError(f"{name[:100]!r} lies below a file", field="files")
         if sum(map(len, self.files.values())) > MAX_FILES_BYTES:
             raise InputError(f"more than {MAX_FILES_BYTES} bytes of files", field="files")
 
@@ -53,11 +59,15 @@ class Case:
         request: for a harness: see ``proctor.guest.protocol``.
         steps: calls that the request holds. The CPU and wall limits are per
             call, so the process as a whole gets them ``steps`` times.
+        keep: bytes of stdout to hold on to here, None for all; what is more is
+            dropped as it comes and ``stdout_truncated`` set. Never told to the
+            guest, since it may say something about the answer.
     """
 
     stdin: bytes = b""
     request: bytes | None = None
     steps: int = 1
+    keep: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.stdin) > MAX_STDIN:
@@ -80,3 +90,9 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     stop_after: int | None = STOP_AFTER
     compile_limits: Limits = field(default_factory=lambda: Limits(cpu_s=30, wall_s=60, memory_mib=1024, processes=128, workspace_mib=256))
+
+    def __post_init__(self) -> None:
+        size = sum(-(-len(data) // _PAGE) * _PAGE for data in self.program.files.values())
+        if size > self.limits.workspace_mib << 20:
+            message = f"{size} bytes do not fit into a workspace of {self.limits.workspace_mib} MiB"
+            raise InputError(message, field="files")

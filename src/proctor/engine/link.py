@@ -11,6 +11,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ class Link:
         """
         clock = asyncio.get_running_loop().time
         expected = [(index, limits, case.steps) for index, case in cases]
+        keeps = {index: case.keep for index, case in cases if case.keep is not None}
         if program.compile:
             expected.insert(0, (-1, compile_limits, 1))
         self.compiling, failed = bool(program.compile), None
@@ -149,6 +151,8 @@ class Link:
                     raise FrameError("the agent left out a case")
                 late += outcome.ended_by in (EndedBy.CPU, EndedBy.WALL) and index >= 0
                 self.compiling = False
+                if len(outcome.stdout) > keeps.get(index, len(outcome.stdout)):
+                    outcome = replace(outcome, stdout=outcome.stdout[: keeps[index]], stdout_truncated=True)
                 if index >= 0:
                     on_outcome(index, outcome, busiest)
                 elif not outcome.ok:

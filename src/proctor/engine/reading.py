@@ -82,6 +82,6 @@ def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Li
         stdout_truncated=written[0] > kept[0], stderr_truncated=written[1] > kept[1],
         cpu_s=_number(header, "cpu_ns", _TOP) / 1e9, wall_s=_number(header, "wall_ns", _TOP) / 1e9,
         peak_memory_bytes=_number(header, "peak", _TOP) or None, ended_by=EndedBy(ended) if ended else None,
-        left_processes=_number(header, "left", 1 << 30),
+        steady=header.get("steady") is True, left_processes=_number(header, "left", 1 << 30),
     )  # fmt: skip
     return found, _number(header, "step_ns", _TOP) / 1e9

@@ -163,6 +163,8 @@ class Settling:
         if outcome.compile_failed:
             late, killed = outcome.ended_by in _LATE, _killed(outcome) or b"Killed signal" in outcome.stderr
             return not self._recompiled and (late or killed)
+        if outcome.ended_by is EndedBy.CPU and outcome.steady and index not in self._timed:
+            return True  # a slow program and not a stuck call: what counts is how far it comes within the limit, alone
         if outcome.ended_by is EndedBy.WALL:
             return outcome.cpu_s > SLEEPER * outcome.wall_s
         if _killed(outcome):

@@ -273,6 +273,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def _shared(workers: int | None, isolation: str, packages: Sequence[str]) -> AnyEngine:
     from proctor.engine.shared import shared_engine
 
+    if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
+        raise InputError(f"{workers!r} is not a whole number from 1 to 1024", field="workers")
     engine: AnyEngine = shared_engine(slots=workers, isolation=isolation, packages=tuple(packages))
     return engine
 

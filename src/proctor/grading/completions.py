@@ -124,14 +124,16 @@ def completion_text(value: Any) -> str:
     Raises:
         ValueError: it is neither.
     """
+    if value is None:  # a sampler that gave nothing: no code, and no reason to stop
+        return ""
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         messages = [m for m in value if isinstance(m, Mapping) and "content" in m]
         if not messages or len(messages) < len(value):
             raise ValueError("a chat list holds messages, each with role and content, and at least one")
-        own = [m for m in messages if m.get("role") == "assistant"] or messages
-        return _content(own[-1]["content"])
+        own = [m for m in messages if m.get("role", "assistant") == "assistant"]
+        return _content(own[-1]["content"]) if own else ""  # a prompt alone is nobody's answer
     raise ValueError(f"a string or a chat list is expected, not {kind_of(value)}")
 
 

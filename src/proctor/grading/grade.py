@@ -20,7 +20,7 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -34,7 +34,7 @@ from proctor.engine.languages import Language, language
 from proctor.engine.languages import program as make_program
 from proctor.grading import judge
 from proctor.grading.checker_names import from_spec, parse_checker
-from proctor.grading.checkers import AnyChecker, tokens
+from proctor.grading.checkers import AnyChecker, Checker, tokens
 from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, call_target, extract_code
 from proctor.grading.grades import CaseGrade, Grade, overall
 from proctor.grading.pairing import Item
@@ -45,6 +45,9 @@ from proctor.guest import protocol
 
 __all__ = ["CaseGrade", "Grade", "Grader", "Work"]
 
+SPARE, PADDING = 256 << 10, 8  # output may be this much longer than expected: blanks, more digits
+_LEAST_S = 0.02  # of CPU or wall time, below which a process is not worth starting
+MAX_SOURCE = 8 << 20  # characters; the longest program among 15,000 completions had 20 thousand
 MAX_DEATHS, MAX_IDLE = 8, 3
 MAX_RESULTS = 6 << 20  # bytes of expected values asked of one process, well below what may come back
 _PLANS = 1024
@@ -119,9 +122,20 @@ class Work:
             self._steps = run(self.plan, self.source, files, warm)
             self.job = next(self._steps)
         except InputError as exc:
+            if self._is_to_blame(run, warm):
+                self.source, self.cases, self._steps = None, (), None
+                return
             raise InputError(
                 f"problem {self.plan.problem.id!r}: {exc}", where=self.plan.problem.source or None
             ) from exc
+
+    def _is_to_blame(self, run: Callable[..., Steps], warm: bool) -> bool:
+        """The completion's own files or text are what cannot be run: it is no program, and the batch goes on."""
+        try:
+            next(run(self.plan, "", _files(self.plan.problem.extra_files), warm))
+        except InputError:
+            return False
+        return True
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
         """Judge what the job gave; may take as long as a checker takes on megabytes."""
@@ -202,6 +216,8 @@ class Grader:
         plan, problem = self.plan(item.problem, item.language), item.problem
         code = extract_code(item.text, plan.row.name, self.extract, prompt=problem.prompt)
         source = None if code is None else assemble(problem, code)
+        if source is not None and len(source) > MAX_SOURCE:
+            source = None  # no program is that long, and it is the completion's own doing
         key = id(problem), plan.row.name, source, frozenset(item.extra_files.items())
         return Work(plan, source, key, item.extra_files)
 
@@ -277,8 +293,26 @@ def _module(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> tup
 
 def _stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     program = make_program(source, plan.row.name, warm=warm, files=files)
-    outcomes = yield Job(program, tuple(Case(stdin=case.stdin) for case in plan.cases), plan.limits)
-    return tuple(judge.judge_stdio(o, case, plan.checker) for o, case in zip(outcomes, plan.cases, strict=True))
+    outcomes = yield Job(program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits)
+    pairs = zip(outcomes, plan.cases, strict=True)
+    return tuple(judge.judge_stdio(outcome, case, plan.checker, _longest(plan, case)) for outcome, case in pairs)
+
+
+def _longest(plan: Plan, case: TestCase) -> int | None:
+    """Bytes of output beyond which none is right: memory of the trainer is not a program's to fill.
+
+    None where the checker is a function, which may accept anything.
+    """
+    if not isinstance(plan.checker, Checker):
+        return None
+    return SPARE + PADDING * len(case.expected)
+
+
+def _left(plan: Plan, outcomes: Sequence[Outcome]) -> Limits | None:
+    """What earlier processes have left of the problem's time; None: nothing."""
+    cpu = plan.limits.cpu_s - sum(outcome.cpu_s for outcome in outcomes)
+    wall = plan.limits.wall - sum(outcome.wall_s for outcome in outcomes)
+    return plan.limits.with_(cpu_s=cpu, wall_s=wall) if min(cpu, wall) >= _LEAST_S else None
 
 
 def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
@@ -289,11 +323,18 @@ def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> S
     stops = (*plan.rounds[1:], total)
     grades: list[CaseGrade] = []
     deaths = idle = 0
+    spent: list[Outcome] = []
     while len(grades) < total:
         first = len(grades)
         last = next(stop for stop in stops if stop > first)
         request = protocol.call_request(source_file=name, module=_module_name(name), calls=calls[first:last])
-        (outcome,) = yield Job(program, (Case(request=request),), plan.limits)
+        limits = _left(plan, spent)
+        if limits is None:
+            detail = "not run: the calls before it had used up the time"
+            grades += [CaseGrade(verdict=Verdict.TIME_LIMIT, detail=detail)] * (total - first)
+            break
+        (outcome,) = yield Job(program, (Case(request=request),), limits)
+        spent.append(outcome)
         results = protocol.parse_call_results(outcome.result)[: last - first]
         died = len(results) < last - first
         end = judge.ending(outcome)

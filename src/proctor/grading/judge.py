@@ -22,6 +22,7 @@ from proctor.grading.values import Tolerance, same_truth, same_value
 from proctor.guest.protocol import CallResult, parse_test_report
 
 KEPT = 64 << 10  # bytes of each stream that stay in a grade once it was judged
+TOP_LEVEL = "module"  # the harness's name for what the test source does at its top level
 SIGSYS = 31  # how the system call filter ends a program
 
 _LIMITS = {
@@ -32,6 +33,7 @@ _LIMITS = {
     EndedBy.NOT_RUN: (Verdict.TIME_LIMIT, "not run: the program had already exceeded its time limit too often"),
     EndedBy.CANCELLED: (Verdict.INFRASTRUCTURE_ERROR, "cancelled"),
 }
+_ERROR_LINE = re.compile(rb"(?:Exception in thread .*|Uncaught )?[\w.]{0,80}(?:Error|Exception)\b")
 _LAST_LINE = re.compile(rb"[^\r\n]{1,400}[\r\n]*\Z")
 
 
@@ -77,6 +79,9 @@ def _said(outcome: Outcome) -> str:
     if outcome.compile_failed:
         text = next((row for row in outcome.stderr[:65536].splitlines() if b"error" in row), text)
     last = _LAST_LINE.search(text)
+    if last and b"rror" not in last.group():  # node, java and others say more after the error itself
+        text = next((row for row in text[-65536:].splitlines()[::-1] if _ERROR_LINE.match(row)), text)
+        last = _LAST_LINE.search(text)
     return excerpt(last.group().strip(), 160) if last else ""
 
 
@@ -100,10 +105,15 @@ def failed(error: str, count: int) -> tuple[CaseGrade, ...]:
     return (CaseGrade(verdict=Verdict.INFRASTRUCTURE_ERROR, detail=error, outcome=outcome),) * max(count, 1)
 
 
-def judge_stdio(outcome: Outcome, case: TestCase, checker: AnyChecker) -> CaseGrade:
-    """One input: its process's end, then its output by the checker."""
+def judge_stdio(outcome: Outcome, case: TestCase, checker: AnyChecker, most: int | None = None) -> CaseGrade:
+    """One input: its process's end, then its output by the checker.
+
+    ``most``: bytes of output beyond which none is right, and none was held on to.
+    """
     if end := ending(outcome):
         return ended(outcome, end)
+    if outcome.stdout_truncated and most is not None and len(outcome.stdout) >= most:
+        return ended(outcome, Ending(Verdict.WRONG_ANSWER, "wrote far more than a right answer has"))
     if outcome.stdout_truncated:
         # What was cut off might be wrong; a prefix must never pass.
         return ended(outcome, Ending(Verdict.OUTPUT_LIMIT, "wrote more than is kept to be judged"))
@@ -150,6 +160,8 @@ def judge_tests(outcome: Outcome, nonce: str, named: Named) -> tuple[CaseGrade, 
         return tuple(ended(outcome, end, len(names), name) for name in names)
     messages = report.messages
     tests = {n: good for n, good in report.tests.items() if good or n not in named.skipped or messages.get(n)}
+    if len(tests) > 1 and tests.get(TOP_LEVEL):
+        del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
     missing = [name for name in named.wanted if name not in tests]
     total = len(tests) + len(missing)
     kept = trimmed(outcome)

@@ -108,6 +108,8 @@ def completion_text(row: Completion, index: int = 0) -> str:
         row = row["completion"] if "completion" in row else row["text"]
     elif not isinstance(row, str | Sequence | Mapping):
         row = getattr(row, "text", getattr(row, "completion", None))
+    if row is None:
+        return ""
     if isinstance(row, str):
         return row
     if isinstance(row, Mapping) and "content" in row:

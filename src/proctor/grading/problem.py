@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from proctor.core.errors import InputError
+from proctor.grading import pysource
 
 Mode = Literal["stdio", "function", "unit_tests"]
 Compare = Literal["equal", "truth"]
@@ -178,6 +179,8 @@ class Problem:
         if self.mode == "unit_tests":
             if not self.test_code:
                 raise InputError("mode unit_tests needs the tests' source", field="test_code")
+            if self.language == "python" and not pysource.holds_tests(self.test_code):
+                raise InputError("it runs no test: any program would pass", field="test_code")
             return
         if not self.cases:
             raise InputError(f"mode {self.mode} needs at least one case", field="cases")

@@ -89,6 +89,39 @@ class LiteralError(ValueError):
     """A text is not a plain Python literal; says why."""
 
 
+def holds_tests(source: str) -> bool:
+    """The source checks something, and does so when it is run: not only a ``check`` that nobody calls.
+
+    A source that does not parse here is left for the interpreter to judge.
+    """
+    tree = parse(source)
+    if tree is None:
+        return True
+    if not any(_checks(node) for node in ast.walk(tree)):
+        return False
+    quiet = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if statement.name.startswith("test"):
+                return True
+        elif isinstance(statement, ast.ClassDef):
+            if statement.bases or statement.name.startswith("Test"):
+                return True
+        elif not isinstance(statement, quiet) and not (
+            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        ):
+            return True
+    return False
+
+
+def _checks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assert | ast.Raise):
+        return True
+    name = node.func if isinstance(node, ast.Call) else None
+    word = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+    return word.startswith(("assert", "fail", "exit", "_exit"))
+
+
 def literal(source: str) -> Any:
     """The value of a Python literal, such as ``(1, {2}, nan, set(), -inf)``.
 

@@ -114,7 +114,12 @@ def execute(argv: list[str], env: dict[str, str], path: str | None) -> None:
     try:
         if path is not None:
             os.execve(path, argv, env)
-        os.execvpe(argv[0], argv, env)
+        if "/" in argv[0]:
+            os.execve(argv[0], argv, env)
+        for folder in env["PATH"].split(":"):
+            if os.path.exists(f"{folder}/{argv[0]}"):  # a folder that is hidden holds no command
+                os.execve(f"{folder}/{argv[0]}", argv, env)
+        raise FileNotFoundError(2, "not found")
     except OSError as exc:
         os.write(2, f"{argv[0]}: {exc.strerror}\n".encode("utf-8", "surrogateescape"))
-        os._exit(126 if isinstance(exc, PermissionError) else 127)
+        os._exit(127 if isinstance(exc, FileNotFoundError) else 126)

@@ -264,6 +264,7 @@ class Jail:
         out["step_ns"] = min(watcher.busiest, out["cpu_ns"])
         peak = (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
         out["peak"] = max(peak, 0)
+        out["steady"] = 0 <= watcher.at_half < (os.fstat(result).st_size if result >= 0 else 0)
         status = watcher.status or 0
         out["exit"] = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         out["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -284,7 +285,7 @@ class Jail:
 
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
-        nothing = {"kept": [0, 0, 0], "written": [0, 0, 0], "cpu_ns": 0, "step_ns": 0, "wall_ns": 0, "peak": 0, "left": 0}
+        nothing = {"kept": [0, 0, 0], "written": [0, 0, 0], "cpu_ns": 0, "step_ns": 0, "wall_ns": 0, "peak": 0, "left": 0, "steady": False}
         self.send(protocol.OUTCOME, {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing})
 
     def ruleset(self) -> int:

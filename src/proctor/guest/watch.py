@@ -34,6 +34,7 @@ class Watch:
         self.status: int | None = None
         self.left = 0
         self.peak = 0
+        self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
         self.base = 0 if group.memory else _resident(os.getpid())
 
@@ -82,6 +83,8 @@ class Watch:
             if streams[2] >= 0 and done + 1 < steps and (grown := os.fstat(streams[2]).st_size) > size:
                 self.busiest = max(self.busiest, cpu - step_cpu)
                 size, done, step_cpu, step_wall = grown, done + 1, cpu, now - start
+            if self.at_half < 0 <= streams[2] and cpu > limits["cpu"] // 2:
+                self.at_half = os.fstat(streams[2]).st_size
             if cpu - step_cpu > cpu_kill:
                 ended = "cpu_time"
             elif now - start - step_wall > limits["wall"]:

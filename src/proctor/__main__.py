@@ -1,0 +1,5 @@
+"""``python -m proctor``: the command line."""
+
+from proctor.cli.main import main
+
+main()
