@@ -31,7 +31,15 @@ class Bench:
         self.rows: list[Row] = []
         self.results: dict[str, Any] = {}
 
-    def add(self, what: str, measured: str, beside: str = "", ratio: float | None = None, aim: str = "", met: bool | None = None) -> None:
+    def add(
+        self,
+        what: str,
+        measured: str,
+        beside: str = "",
+        ratio: float | None = None,
+        aim: str = "",
+        met: bool | None = None,
+    ) -> None:
         """One line of the table."""
         self.rows.append({"what": what, "measured": measured, "beside": beside, "ratio": ratio, "aim": aim, "met": met})
 
@@ -76,17 +84,45 @@ class Bench:
         times = contest(runners, 16 * self.scale)
         self.keep("case", times)
         warm, bare, process = times["warm"].median, times["bare fork"].median, times["subprocess"].median
-        self.add("one case, warm, in an open jail", ms(warm), f"subprocess.run {ms(process)}", warm / process, "below 1", warm < process)
+        self.add(
+            "one case, warm, in an open jail",
+            ms(warm),
+            f"subprocess.run {ms(process)}",
+            warm / process,
+            "below 1",
+            warm < process,
+        )
         alone = times["subprocess -S"].median
-        self.add("  against python3 -S (no site-packages)", ms(warm), f"subprocess.run {ms(alone)}", warm / alone, "below 1", warm < alone)
-        self.add("  against a bare fork, exit and wait", ms(warm), f"bare fork {ms(bare)}", warm / bare, "2", warm <= 2 * bare)
+        self.add(
+            "  against python3 -S (no site-packages)",
+            ms(warm),
+            f"subprocess.run {ms(alone)}",
+            warm / alone,
+            "below 1",
+            warm < alone,
+        )
+        self.add(
+            "  against a bare fork, exit and wait",
+            ms(warm),
+            f"bare fork {ms(bare)}",
+            warm / bare,
+            "2",
+            warm <= 2 * bare,
+        )
         real = times["real interpreter"].median
         self.add("one case, real interpreter in the jail", ms(real), f"subprocess.run {ms(process)}", real / process)
         if missing:
             self.add("  against bubblewrap + python3", ms(warm), f"skipped: {missing[:60]}")
         else:
             wrapped = times["bubblewrap"].median
-            self.add("  warm, against bubblewrap + python3", ms(warm), f"bubblewrap {ms(wrapped)}", warm / wrapped, "below 1", warm < wrapped)
+            self.add(
+                "  warm, against bubblewrap + python3",
+                ms(warm),
+                f"bubblewrap {ms(wrapped)}",
+                warm / wrapped,
+                "below 1",
+                warm < wrapped,
+            )
 
     def programs(self, engine: SyncEngine, shop: sides.Workshop) -> None:
         """A program from submitting it to its outcomes."""
@@ -96,7 +132,7 @@ class Bench:
                 "1 case": lambda: once(lambda: sides.checked(engine, sides.job(1))),
                 "1 subprocess": lambda: once(shop.python),
                 "10 cases": lambda: once(lambda: sides.checked(engine, sides.job(10))),
-                "10 subprocesses": lambda: once(lambda: [shop.python() for _ in range(10)]),
+                "10 subprocesses": lambda: once(lambda: shop.python(10)),
                 "first output": lambda: sides.first_output(engine, sides.job(10)),
             },
             14 * self.scale,
@@ -116,14 +152,26 @@ class Bench:
         rates = {side: 1 / t.median for side, t in times.items()}
         ratio = rates["two"] / rates["one"]
         met = ratio >= 1.7 if machine.about()["cpus"] != 1 else None
-        self.add("programs a second, 10 cases each, 2 slots", f"{rates['two']:.1f}", f"1 slot {rates['one']:.1f}", ratio, "1.7 on 2 free cores", met)
+        self.add(
+            "programs a second, 10 cases each, 2 slots",
+            f"{rates['two']:.1f}",
+            f"1 slot {rates['one']:.1f}",
+            ratio,
+            "1.7 on 2 free cores",
+            met,
+        )
 
     def start(self, image: Any, ready: SyncEngine) -> None:
         """From nothing to output, and what an idle slot holds."""
         self.say("cold start and memory")
         times = contest({"cold": lambda: sides.cold(lambda: SyncEngine(slots=1, image=image))}, 5 * self.scale)
         self.keep("start", times)
-        self.add("engine created to first Python output", ms(times["cold"].median), "published for others: 351 ms", times["cold"].median / 0.351)
+        self.add(
+            "engine created to first Python output",
+            ms(times["cold"].median),
+            "published for others: 351 ms",
+            times["cold"].median / 0.351,
+        )
         sides.checked(ready, sides.job(1))
         sizes = [sum(map(machine.proportional, machine.family(pid))) for pid in ready.agent_pids()]
         size = median(sizes) / 1e6
@@ -137,7 +185,10 @@ class Bench:
             return
         self.say("C++")
         times = contest(
-            {"jail": lambda: once(lambda: sides.checked(engine, sides.job(1, language="cpp"))), "g++": lambda: once(shop.compile_and_run)},
+            {
+                "jail": lambda: once(lambda: sides.checked(engine, sides.job(1, language="cpp"))),
+                "g++": lambda: once(shop.compile_and_run),
+            },
             5 * self.scale,
             least=3,
         )
@@ -155,7 +206,14 @@ def ms(seconds: float) -> str:
 def table(rows: list[Row]) -> Table:
     """The rows for people."""
     shown = Table(title="Medians of interleaved turns, from one run", title_justify="left")
-    for name, side in (("what", "left"), ("measured", "right"), ("beside it", "right"), ("ratio", "right"), ("aim", "right"), ("", "left")):
+    for name, side in (
+        ("what", "left"),
+        ("measured", "right"),
+        ("beside it", "right"),
+        ("ratio", "right"),
+        ("aim", "right"),
+        ("", "left"),
+    ):
         shown.add_column(name, justify="right" if side == "right" else "left")
     for row in rows:
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
@@ -166,7 +224,9 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> int:
     """Measure, show, and save; the exit status says nothing about aims."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measured speed on this machine, side by side.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measured speed on this machine, side by side."
+    )
     parser.add_argument("--json", metavar="FILE", help="save all figures there")
     parser.add_argument("--scale", type=float, default=1.0, help="time to spend, 1 is about a minute")
     options = parser.parse_args()
@@ -185,10 +245,20 @@ def main() -> int:
     )
     quiet = max(before["busy"], after["busy"]) <= machine.QUIET
     if not quiet:
-        console.print("[bold]This machine was not quiet: trust the ratios, not the milliseconds, and neither far.[/bold]")
+        console.print(
+            "[bold]This machine was not quiet: trust the ratios, not the milliseconds, and neither far.[/bold]"
+        )
     if options.json:
-        figures = {"machine": about, "before": before, "after": after, "quiet": quiet, "seconds": round(time.monotonic() - start, 1)}
-        Path(options.json).write_text(json.dumps({**figures, "rows": bench.rows, "times": bench.results}, indent=1) + "\n")
+        figures = {
+            "machine": about,
+            "before": before,
+            "after": after,
+            "quiet": quiet,
+            "seconds": round(time.monotonic() - start, 1),
+        }
+        Path(options.json).write_text(
+            json.dumps({**figures, "rows": bench.rows, "times": bench.results}, indent=1) + "\n"
+        )
     return 0
 
 

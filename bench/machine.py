@@ -58,8 +58,8 @@ def family(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         try:
-            for task in os.listdir(f"/proc/{parent}/task"):
-                found += [int(word) for word in Path(f"/proc/{parent}/task/{task}/children").read_text().split()]
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                found += [int(word) for word in (task / "children").read_text().split()]
         except OSError:
             continue
     return found

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,7 +51,9 @@ class Workshop:
     def __enter__(self) -> Workshop:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self.bare.stdin is not None
         self.bare.stdin.close()
         self.bare.wait()
@@ -58,13 +61,16 @@ class Workshop:
 
     def run(self, *command: str, stdin: bytes = STDIN, stdout: bytes | None = STDOUT) -> None:
         """A command as trainers run it without a sandbox; its output must be right."""
-        done = subprocess.run(command, input=stdin, capture_output=True, cwd=self.folder, env=self.image.env, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, cwd=self.folder, env=self.image.env, check=False
+        )
         if done.returncode != 0 or (stdout is not None and done.stdout != stdout):
             raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-500:]}")
 
-    def python(self) -> None:
-        """The program by the interpreter, unsandboxed."""
-        self.run(self.image.python, "solution.py")
+    def python(self, times: int = 1) -> None:
+        """The program by the interpreter, unsandboxed, once for each case."""
+        for _ in range(times):
+            self.run(self.image.python, "solution.py")
 
     def python_alone(self) -> None:
         """The same without the host's site-packages, which a jail does not look at either."""
@@ -78,7 +84,12 @@ class Workshop:
     def bubblewrap(self) -> None:
         """The program by the interpreter, in bubblewrap."""
         binds = [word for source, inside in self.image.plan["binds"] for word in ("--ro-bind", source, inside)]
-        links = [word for target, path in self.image.plan["links"] if path.count("/") == 1 for word in ("--symlink", target, path)]
+        links = [
+            word
+            for target, path in self.image.plan["links"]
+            if path.count("/") == 1
+            for word in ("--symlink", target, path)
+        ]
         self.run(
             "bwrap", *binds, *links, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--unshare-all", "--die-with-parent",
             "--ro-bind", str(self.folder), "/workspace", "--chdir", "/workspace", self.image.python, "solution.py",
@@ -111,7 +122,7 @@ def each_case(engine: SyncEngine, work: Job) -> list[float]:
     """Seconds from one outcome to the next: what a case costs in a jail that is open."""
     seen: list[float] = []
     checked(engine, work, on_outcome=lambda index, outcome: seen.append(time.perf_counter()))
-    return [after - before for before, after in zip(seen, seen[1:], strict=False)]
+    return [after - before for before, after in pairwise(seen)]
 
 
 def first_output(engine: SyncEngine, work: Job) -> list[float]:

@@ -193,3 +193,22 @@ def test_alone_is_served_in_a_stream_of_others(alone: bool) -> None:
         if wish in running:
             return
     pytest.fail("it was never admitted")
+
+
+def test_one_that_runs_alone_does_not_keep_all_others_waiting_for_the_next() -> None:
+    admission = Admission(2, 1000)
+    alone = [Ticket("near the limit", 1, alone=True) for _ in range(3)]
+    running = [ticket for ticket in alone for ticket in admission.add(ticket)]
+    others = [Ticket(f"owner {n}", 1) for n in range(40)]
+    for ticket in others:
+        running += admission.add(ticket)
+    order: list[Ticket] = []
+    while running:
+        ticket = running.pop(0)
+        order.append(ticket)
+        running += admission.remove(ticket)
+    assert len(order) == 43
+    first, second, third = (order.index(ticket) for ticket in alone)
+    assert first == 0
+    assert second - first > 4
+    assert third - second > 4

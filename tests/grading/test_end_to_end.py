@@ -366,3 +366,57 @@ def test_rows_of_a_data_set_serve_as_problems() -> None:
         proctor.score(programs, {"id": "x", "mode": "stdio", "cases": [{"stdin": "1"}]})
     with pytest.raises(proctor.InputError, match="int is neither"):
         proctor.score(programs, [3, 4])
+
+
+# ---------------------------------------------------------------- what a clever program tries
+
+BURN = """import os, time
+def f(i):
+    end = time.process_time() + {seconds}
+    while time.process_time() < end:
+        pass
+{extra}    return i
+"""
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["    if i == 19:\n        while True: pass\n", "    if i % 3 == 2: os._exit(0)\n", "    if i % 3 == 2: raise SystemExit\n"],
+    ids=["spins at the end", "dies now and then", "leaves now and then"],
+)
+def test_no_call_is_paid_beyond_the_time_limit(engine: SyncEngine, extra: str) -> None:
+    """Neither burning the rest of the time nor dying for a new process buys more time than an honest program has."""
+    cases = (TestCase(args=(n,), expected=n) for n in range(20))
+    problem = function(*cases, entry_point="f", time_limit_s=0.6)
+    honest = one(engine, BURN.format(seconds=0.1, extra=""), problem)
+    clever = one(engine, BURN.format(seconds=0.1, extra=extra), problem)
+    assert honest.verdict is Verdict.TIME_LIMIT
+    assert honest.reward is not None
+    assert clever.reward is not None
+    assert honest.reward <= 7 / 20
+    assert clever.reward <= honest.reward + 1.5 / 20  # a call more or less is the clock's
+
+
+def test_a_loop_leaves_what_was_right_before_it(engine: SyncEngine) -> None:
+    problem = function(*(TestCase(args=(n,), expected=n) for n in range(10)), entry_point="f", time_limit_s=0.5)
+    found = one(engine, "def f(i):\n    while i == 5: pass\n    return i\n", problem)
+    assert (found.verdict, found.reward) == (Verdict.TIME_LIMIT, 0.5)
+
+
+@pytest.mark.parametrize(
+    "files", [{"a": "", "a/b": ""}, {"solution.py/x": ""}, {"x" * 300: ""}, {"../x": ""}, {"big": "x" * (65 << 20)}],
+    ids=["below a file", "below the program", "a long name", "upwards", "too large"],
+)  # fmt: skip
+def test_files_that_cannot_be_are_the_completions_fault(engine: SyncEngine, files: dict[str, str]) -> None:
+    problem = stdio((b"", b"7\n"))
+    bad, good = proctor.grade([{"completion": "print(7)", "extra_files": files}, "print(7)"], [problem] * 2, engine=engine)
+    assert (bad.verdict, bad.reward) == (Verdict.NO_CODE, 0.0)
+    assert good.reward == 1.0
+
+
+def test_output_beyond_any_right_answer_is_not_held_on_to(engine: SyncEngine) -> None:
+    found = one(engine, "print('7 ' * 4_000_000)", stdio(*[(b"", b"7\n")] * 3))
+    assert {case.verdict for case in found.cases} == {WRONG}
+    assert "far more" in found.cases[0].detail
+    padded = one(engine, "print(' ' * 200_000 + '7')", stdio((b"", b"7\n")))
+    assert padded.reward == 1.0

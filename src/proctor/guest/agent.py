@@ -59,9 +59,9 @@ def main(folder: str) -> zygote.Script:
     status, refused = None, True
     try:
         for level in config["levels"]:
-            if level == "degraded" and os.geteuid() == 0 and not public(sys.executable):
+            if level == "degraded" and os.geteuid() == 0 and not linux.public(sys.executable):
                 other = config["public_python"]
-                if other and public(other):
+                if other and linux.public(other):
                     cgroups.remove(paths)
                     os.execv(other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level], "reasons": reasons})])
                 reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
@@ -103,17 +103,6 @@ def fix_layout() -> None:
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except OSError:
         pass  # a filter around us forbids it: layouts then differ from slot to slot
-
-
-def public(path: str) -> bool:
-    """Any user may run the file at ``path``."""
-    if not os.stat(path).st_mode & 0o001:
-        return False
-    while path != "/":
-        path = os.path.dirname(path)
-        if not os.stat(path).st_mode & 0o001:
-            return False
-    return True
 
 
 def spare_agent() -> None:
@@ -209,8 +198,7 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
 def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
     """Build what surrounds the zygote; returns 0 in the zygote, its pid in the process that made it."""
     if level == "degraded":
-        pid = os.fork()
-        return pid
+        return os.fork()
     inner = linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS | linux.NEWCGROUP | linux.NEWPID
     if os.geteuid() == 0:
         linux.unshare(linux.NEWNS)

@@ -66,6 +66,7 @@ def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes
 def enter(setup: Setup) -> None:
     """Turn this freshly forked process into the program's; see the module's text."""
     os.setsid()
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)  # the jail ignores it; an exec makes this the default
     os.dup2(setup.stdin, 0)
     os.dup2(setup.stdout, 1)
     os.dup2(setup.stderr, 2)

@@ -27,7 +27,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import case, landlock, linux, protocol, root, tree, watch
+from . import case, landlock, linux, protocol, root, seccomp, tree, watch
 from .cgroups import Group
 
 FAILED = 70  # status of a jail that cannot go on; any status but 0 has the agent replaced
@@ -120,6 +120,10 @@ class Jail:
     # ------------------------------------------------------------ set-up
 
     def prepare(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a program of the same user may send it, and pid 1 is spared only the default
+        if self.slot.seccomp is not None and not self.slot.group.cpu:
+            self.slot.seccomp = seccomp.counting(self.slot.seccomp)
+            linux.seccomp_prepare(self.slot.seccomp)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         self.signals = high(linux.signalfd({signal.SIGCHLD}))
         linux.prctl(linux.PR_SET_DUMPABLE, 0)

@@ -188,6 +188,17 @@ def exact_times() -> bool:
     return len(set(times)) == len(times)
 
 
+def public(path: str) -> bool:
+    """Any user may run the file at ``path``."""
+    if not os.stat(path).st_mode & 0o001:
+        return False
+    while path != "/":
+        path = os.path.dirname(path)
+        if not os.stat(path).st_mode & 0o001:
+            return False
+    return True
+
+
 def signalfd(signals: set[int]) -> int:
     """A descriptor that reads as ready while one of the (blocked) signals is pending."""
     mask = bytearray(128)

@@ -15,7 +15,7 @@ import struct
 from . import syscalls
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
-_EPERM, _ENOSYS, _ENOTTY, _EAFNOSUPPORT = (0x00050000 | n for n in (1, 38, 25, 97))
+_DONE, _EPERM, _ENOSYS, _EINVAL, _ENOTTY, _EAFNOSUPPORT = (0x00050000 | n for n in (0, 1, 38, 22, 25, 97))
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JA, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -25,6 +25,15 @@ _NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that clone takes
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 36, 38, 39, 41, 42, 0x53564D41)  # questions, names, and VMA labels
 _IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)  # TCGETS, FIONREAD, FIONBIO, FIOCLEX ...
 _RLIMIT_CORE = 4
+_SIGCHLD = 17
+_OWNERS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that sends any signal to any process
+_OWN_CLOCKS = 0xFFFFFFF8  # from here on a CPU clock is the caller's own; below, down to 1 << 31, that of a process by number
+# Questions and orders about a process by its number, which comes first; 0 is the caller.
+_BY_PID = (
+    "getpgid getsid get_robust_list sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval "
+    "sched_setaffinity sched_setattr sched_setparam sched_setscheduler"
+).split()
+_CLOCKS = "clock_getres clock_gettime clock_nanosleep timer_create".split()
 
 
 def _op(code: int, k: int, jt: int = 0, jf: int = 0) -> bytes:
@@ -39,10 +48,22 @@ def _low(arg: int) -> bytes:
     return _op(_LOAD, _ARGS + 8 * arg)  # both architectures are little endian
 
 
+def _null(arg: int) -> bytes:
+    """ALLOW when a pointer is NULL: only when both of its halves are 0."""
+    high = _op(_LOAD, _ARGS + 8 * arg + 4)
+    return _low(arg) + _op(_JEQ, 0, 1, 0) + _ret(_EPERM) + high + _op(_JEQ, 0, 1, 0) + _ret(_EPERM) + _ret(_ALLOW)
+
+
 def _one_of(values: tuple[int, ...], otherwise: int) -> bytes:
     """ALLOW when the loaded word is one of ``values``."""
     tests = b"".join(_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values))
     return tests + _ret(otherwise) + _ret(_ALLOW)
+
+
+def _none_of(values: tuple[int, ...]) -> bytes:
+    """EPERM when the loaded word is one of ``values``."""
+    tests = b"".join(_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values))
+    return tests + _ret(_ALLOW) + _ret(_EPERM)
 
 
 def _blocks(network: bool) -> dict[str, bytes]:
@@ -52,9 +73,6 @@ def _blocks(network: bool) -> dict[str, bytes]:
     size = len(families)
     domain = b"".join(_op(_JEQ, f, size - i, 0) for i, f in enumerate(families))
     socket = _low(0) + domain + _ret(_EAFNOSUPPORT) + _low(1) + _op(_AND, 0xF) + _one_of(kinds, _EPERM)
-    # A pointer is NULL only when both of its halves are 0.
-    high = _op(_LOAD, _ARGS + 8 * 2 + 4)
-    new_is_null = _low(2) + _op(_JEQ, 0, 1, 0) + _ret(_EPERM) + high + _op(_JEQ, 0, 0, 1) + _ret(_ALLOW) + _ret(_EPERM)
     no_core = _op(_JEQ, _RLIMIT_CORE, 0, 1)
     return {
         "clone": _low(0) + _op(_JSET, _NAMESPACES, 0, 1) + _ret(_EPERM) + _ret(_ALLOW),
@@ -66,7 +84,30 @@ def _blocks(network: bool) -> dict[str, bytes]:
         "personality": _ret(_EPERM),
         # A core limit of 1 keeps a crash away from the host's core handler; it must stay.
         "setrlimit": _low(0) + no_core + _ret(_EPERM) + _ret(_ALLOW),
-        "prlimit64": _low(1) + _op(_JEQ, _RLIMIT_CORE, 1, 0) + _ret(_ALLOW) + new_is_null,
+        "prlimit64": _low(1) + _op(_JEQ, _RLIMIT_CORE, 1, 0) + _ret(_ALLOW) + _null(2),
+    }
+
+
+def _without_network() -> dict[str, bytes]:
+    """Checks where sockets would reach the host's: no more than a connected pair of streams, which takes no address."""
+    stream = _low(0) + _op(_JEQ, 1, 1, 0) + _ret(_EAFNOSUPPORT) + _low(1) + _op(_AND, 0xF) + _one_of((1,), _EPERM)
+    return {"socketpair": stream, "sendto": _null(4)}
+
+
+def _without_namespaces() -> dict[str, bytes]:
+    """Checks where the host's processes have numbers too: what takes a number may name the caller only, by 0."""
+    own = _low(0) + _one_of((0,), _EPERM)
+    own_priority = _low(0) + _op(_JEQ, 0, 1, 0) + _ret(_EPERM) + _low(1) + _one_of((0,), _EPERM)
+    clock = _low(0) + _op(_JGE, _OWN_CLOCKS, 2, 0) + _op(_JGE, 1 << 31, 0, 1) + _ret(_EINVAL) + _ret(_ALLOW)
+    return {
+        **dict.fromkeys(_BY_PID, own),
+        **dict.fromkeys(_CLOCKS, clock),
+        # libc asks by thread number where it looks at a thread's stack, and can do without only if there is no such call.
+        "sched_getaffinity": _low(0) + _one_of((0,), _ENOSYS),
+        "getpriority": own_priority,
+        "setpriority": own_priority,
+        "prlimit64": _low(0) + _op(_JEQ, 0, 1, 0) + _ret(_EPERM) + _blocks(False)["prlimit64"],
+        "fcntl": _low(1) + _none_of(_OWNERS),
     }
 
 
@@ -88,12 +129,19 @@ def build(machine: str | None = None, *, network: bool = True, hide_attributes: 
     Args:
         machine: as in ``os.uname().machine``; None is this one.
         network: the program is in an empty network namespace and a private root, so sockets reach nothing.
-        hide_attributes: refuse chmod, chown and utime by path, which pass Landlock.
+        hide_attributes: no namespaces hide the host. Refuse what passes Landlock: chmod, chown and utime by
+            path, watching paths, and all that other processes can be asked or told by their number.
     """
     machine = machine or os.uname().machine
     numbers = syscalls.numbers(machine)
-    actions = dict.fromkeys(syscalls.allowed(machine, hide_attributes=hide_attributes).values(), _ret(_ALLOW))
-    for name, block in _blocks(network).items():
+    allowed = syscalls.allowed(machine, hide_attributes=hide_attributes, network=network)
+    actions = dict.fromkeys(allowed.values(), _ret(_ALLOW))
+    blocks = _blocks(network)
+    if not network:
+        blocks |= _without_network()
+    if hide_attributes:
+        blocks |= _without_namespaces()
+    for name, block in blocks.items():
         if name in numbers:
             actions[numbers[name]] = block
     points: list[tuple[int, bytes]] = []
@@ -101,5 +149,24 @@ def build(machine: str | None = None, *, network: bool = True, hide_attributes: 
         block = actions.get(number, _ret(_EPERM if number <= max(actions) else _ENOSYS))
         if not points or points[-1][1] != block:
             points.append((number, block))
-    head = _op(_LOAD, _ARCH_AT) + _op(_JEQ, _ARCH[machine], 1, 0) + _ret(_KILL) + _op(_LOAD, _NR)
-    return head + _tree(points)
+    return _head(machine) + _tree(points)
+
+
+def _head(machine: str) -> bytes:
+    return _op(_LOAD, _ARCH_AT) + _op(_JEQ, _ARCH[machine], 1, 0) + _ret(_KILL) + _op(_LOAD, _NR)
+
+
+def counting(program: bytes, machine: str | None = None) -> bytes:
+    """The same filter for places where CPU is summed up from processes, which needs every child to be waited for.
+
+    A parent that ignores SIGCHLD (or asks for no zombies: that too is told by
+    the call's memory, which a filter cannot see) would have its children's time
+    forgotten. So the signal keeps its default: setting it seems to succeed and
+    does nothing, since compilers and run-times set it as a matter of course.
+    """
+    machine = machine or os.uname().machine
+    number = syscalls.numbers(machine)["rt_sigaction"]
+    asks = _null(1).replace(_ret(_EPERM), _ret(_DONE))
+    block = _low(0) + _op(_JEQ, _SIGCHLD, 1, 0) + _ret(_ALLOW) + asks
+    head = _head(machine)
+    return head + _op(_JEQ, number, 0, len(block) // 8) + block + program[len(head) :]

@@ -13,34 +13,34 @@ import stat
 def remove(path: bytes, keep: bool = False) -> None:
     """Remove a tree of any depth, width and mode; ``keep`` leaves the empty top.
 
-    Directories are moved up to the top before they are emptied, so neither the
-    length of a path nor recursion bounds the depth.
+    Directories are moved into a new one beside the top before they are emptied,
+    so neither the length of a path nor recursion bounds the depth. Beside it,
+    because in it every name may be taken by the program.
     """
+    heap = b"%s.%s" % (path.rstrip(b"/"), os.urandom(8).hex().encode())
+    os.mkdir(heap, 0o700)
     count = 0
-    while True:
-        directories = 0
-        with os.scandir(path) as entries:
+
+    def empty(folder: bytes) -> None:
+        nonlocal count
+        os.chmod(folder, 0o700)
+        with os.scandir(folder) as entries:
             listing = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         for name, is_dir in listing:
-            inside = os.path.join(path, name)
-            if not is_dir:
+            inside = os.path.join(folder, name)
+            if is_dir:
+                os.chmod(inside, 0o700)  # a directory that may not be written cannot be moved
+                count += 1
+                os.rename(inside, os.path.join(heap, b"%d" % count))
+            else:
                 os.unlink(inside)
-                continue
-            os.chmod(inside, 0o700)
-            with os.scandir(inside) as entries:
-                nested = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-            for child, child_is_dir in nested:
-                source = os.path.join(inside, child)
-                if child_is_dir:
-                    os.chmod(source, 0o700)
-                    count += 1
-                    directories += 1
-                    os.rename(source, os.path.join(path, b".proctor-%d" % count))
-                else:
-                    os.unlink(source)
-            os.rmdir(inside)
-        if not directories:
-            break
+
+    empty(path)
+    while waiting := os.listdir(heap):
+        for name in waiting:
+            empty(os.path.join(heap, name))
+            os.rmdir(os.path.join(heap, name))
+    os.rmdir(heap)
     if not keep:
         os.rmdir(path)
 

@@ -2,7 +2,8 @@
 
 The CPU limit is on the whole tree. The wall limit leaves out the time that the
 main process waited for a busy CPU, so that a loaded host does not shorten it;
-ten times the limit ends it whatever the load.
+ten times the limit ends it whatever the load. Without a group's meter a program
+could be the load itself, so there it is twice the limit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S = 1.0
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
 _DEATH_S = 10.0
+_MOST_WALL = {True: 10, False: 2}  # times the limit, by whether the CPU of the tree has a meter
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 
@@ -90,7 +92,7 @@ class Watch:
             elif now - start - step_wall > limits["wall"]:
                 waited = self._waited()
                 spent = now - start - step_wall
-                if spent - waited > limits["wall"] or spent > 10 * limits["wall"]:
+                if spent - waited > limits["wall"] or spent > _MOST_WALL[self.group.cpu] * limits["wall"]:
                     ended = "wall_time"
             if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
                 ended = "output"
