@@ -68,9 +68,10 @@ class Bench:
         """A case in an open jail, against everything that could be used instead."""
         self.say("a case in an open jail, against a process, a bare fork and bubblewrap")
         missing = sides.have_bubblewrap()
+        cpu = {"warm": Times(), "bare fork": Times()}
         runners = {
-            "warm": lambda: sides.each_case(engine, sides.job(12)),
-            "bare fork": shop.forks,
+            "warm": lambda: sides.each_case(engine, sides.job(12), cpu["warm"]),
+            "bare fork": lambda: shop.forks(cpu["bare fork"]),
             "subprocess": lambda: once(shop.python),
             "subprocess -S": lambda: once(shop.python_alone),
             "real interpreter": lambda: sides.each_case(engine, sides.job(3, warm=False)),
@@ -83,6 +84,7 @@ class Bench:
                 missing = str(exc)
         times = contest(runners, 16 * self.scale)
         self.keep("case", times)
+        self.keep("case_cpu", cpu)
         warm, bare, process = times["warm"].median, times["bare fork"].median, times["subprocess"].median
         self.add(
             "one case, warm, in an open jail",
@@ -109,6 +111,8 @@ class Bench:
             "2",
             warm <= 2 * bare,
         )
+        used, plain = cpu["warm"].median, cpu["bare fork"].median
+        self.add("  CPU time of the case's processes", ms(used), f"bare fork's {ms(plain)}", used / plain)
         real = times["real interpreter"].median
         self.add("one case, real interpreter in the jail", ms(real), f"subprocess.run {ms(process)}", real / process)
         if missing:

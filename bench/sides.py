@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any
 
 import proctor
+from bench.contest import Times
+from proctor.core.image import Image
+from proctor.core.outcome import Outcome
 from proctor.engine.job import Case, Job, Program
 from proctor.engine.languages import program
 from proctor.engine.shared import SyncEngine
-from proctor.images.host import Image
 
 SOURCE = """n = int(input())
 numbers = list(map(int, input().split()))
@@ -95,14 +97,15 @@ class Workshop:
             "--ro-bind", str(self.folder), "/workspace", "--chdir", "/workspace", self.image.python, "solution.py",
         )  # fmt: skip
 
-    def forks(self, count: int = 10) -> list[float]:
-        """Seconds of bare forks of an equally warm interpreter."""
+    def forks(self, cpu: Times, count: int = 10) -> list[float]:
+        """Seconds of bare forks of an equally warm interpreter; the children's CPU seconds are added to ``cpu``."""
         assert self.bare.stdin is not None
         assert self.bare.stdout is not None
         self.bare.stdin.write(f"{count}\n")
         self.bare.stdin.flush()
-        answer: list[float] = json.loads(self.bare.stdout.readline())
-        return answer
+        answer: list[tuple[float, float]] = json.loads(self.bare.stdout.readline())
+        cpu.seconds += [used for _, used in answer]
+        return [seconds for seconds, _ in answer]
 
 
 def job(cases: int, *, warm: bool = True, language: str = "python") -> Job:
@@ -111,17 +114,21 @@ def job(cases: int, *, warm: bool = True, language: str = "python") -> Job:
     return Job(made, (Case(STDIN),) * cases)
 
 
-def checked(engine: SyncEngine, work: Job, **options: Any) -> None:
+def checked(engine: SyncEngine, work: Job, **options: Any) -> list[Outcome]:
     """Run a job; its output must be right."""
-    for outcome in engine.run(work, **options):
+    outcomes = engine.run(work, **options)
+    for outcome in outcomes:
         if not outcome.ok or outcome.stdout != STDOUT:
             raise RuntimeError(f"a case failed: {outcome}")
+    return outcomes
 
 
-def each_case(engine: SyncEngine, work: Job) -> list[float]:
+def each_case(engine: SyncEngine, work: Job, cpu: Times | None = None) -> list[float]:
     """Seconds from one outcome to the next: what a case costs in a jail that is open."""
     seen: list[float] = []
-    checked(engine, work, on_outcome=lambda index, outcome: seen.append(time.perf_counter()))
+    outcomes = checked(engine, work, on_outcome=lambda index, outcome: seen.append(time.perf_counter()))
+    if cpu is not None:
+        cpu.seconds += [outcome.cpu_s for outcome in outcomes[1:]]
     return [after - before for before, after in pairwise(seen)]
 
 

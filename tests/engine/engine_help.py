@@ -199,6 +199,7 @@ def finished(script: str, **options: Any) -> str:
     with trainer(script, **options) as process:
         out, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 0, err[-3000:]
-    assert not err, err[-3000:]
+    said = [line for line in err.splitlines() if not line.startswith("isolation is degraded")]
+    assert not said, err[-3000:]
     assert not gone(lambda: leavings(process.pid))
     return out

@@ -19,15 +19,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from proctor.core.errors import FrameError, InfrastructureError, IsolationUnavailable
+from proctor.core.image import Image
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
-from proctor.engine import link, reading
 from proctor.engine import engine as engine_module
+from proctor.engine import link, reading
 from proctor.engine.engine import Engine
 from proctor.engine.job import Case, Job, Program
 from proctor.guest import protocol
-from proctor.images.host import Image
 from proctor.isolation.base import AgentProcess
 
 ATTEMPTS = 3
@@ -434,7 +435,14 @@ def test_a_compiler_that_fails_is_an_outcome_of_each_case() -> None:
     assert len(boundary.started) == 1
 
 
-@pytest.mark.parametrize("first", [{"exit": None, "signal": 9}, {"exit": None, "signal": 9, "ended": "wall_time"}, {"exit": None, "signal": 9, "ended": "cpu_time"}])
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"exit": None, "signal": 9},
+        {"exit": None, "signal": 9, "ended": "wall_time"},
+        {"exit": None, "signal": 9, "ended": "cpu_time"},
+    ],
+)
 def test_a_compiler_that_was_killed_is_asked_again(first: dict[str, Any]) -> None:
     found, _ = compiled(_compiling(first, {}))
     assert [(o.compile_failed, o.stdout) for o in found] == [(False, b"0"), (False, b"1")]
@@ -465,7 +473,12 @@ def test_every_field_is_checked(changes: dict[str, Any], body: bytes) -> None:
     except FrameError as exc:
         assert len(str(exc)) < 200
         return
-    assert body == outcome.stdout + outcome.stderr.removesuffix(str(changes.get("note", ""))[:500].encode("utf-8", "replace")) + outcome.result
+    assert (
+        body
+        == outcome.stdout
+        + outcome.stderr.removesuffix(str(changes.get("note", ""))[:500].encode("utf-8", "replace"))
+        + outcome.result
+    )
     assert (outcome.exit_code is None) != (outcome.signal is None)
     assert outcome.exit_code is None or type(outcome.exit_code) is int
     assert all(0 <= number < 1e10 and number == number for number in (outcome.cpu_s, outcome.wall_s, busiest))

@@ -14,6 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_help import (
+    PATIENCE,
+    SMALL,
+    agents_of,
+    descendants,
+    descriptors,
+    finished,
+    gone,
+    job,
+    kill,
+    leavings,
+    marked,
+    one,
+    resident_mib,
+    run,
+    trainer,
+    until,
+)  # fmt: skip
+
 from proctor.core.errors import InfrastructureError
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
@@ -25,10 +44,6 @@ from proctor.images.host import host_image
 from proctor.isolation import sweep
 from proctor.isolation.identities import Identities
 from proctor.isolation.jail import JailBoundary
-
-from engine_help import (
-    PATIENCE, SMALL, agents_of, descendants, descriptors, finished, gone, job, kill, leavings, marked, one, resident_mib, run, trainer, until,
-)  # fmt: skip
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(1000)\n"
 LONG = Limits(cpu_s=5, wall_s=600, memory_mib=128)
@@ -95,13 +110,17 @@ def test_an_interpreter_that_ends_without_close() -> None:
 
 
 def test_an_interpreter_that_ends_while_jobs_run() -> None:
-    script = f"engine = shared_engine(slots=2)\nfutures = [engine.submit(job({SLEEP!r})) for _ in range(6)]\ntime.sleep(0.5)"
+    script = (
+        f"engine = shared_engine(slots=2)\nfutures = [engine.submit(job({SLEEP!r})) for _ in range(6)]\ntime.sleep(0.5)"
+    )
     start = time.monotonic()
     finished(script)
     assert time.monotonic() - start < PATIENCE
 
 
-@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)", "threading.Thread(target=shared_engine().close).start()"])
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "sys.exit(0)", "threading.Thread(target=shared_engine().close).start()"]
+)
 def test_other_ends(end: str) -> None:
     finished(f"import threading\nengine = shared_engine(slots=2)\nengine.run(job('print(1)'))\n{end}")
 
@@ -532,7 +551,10 @@ def dead() -> int:
 
 def test_sweeping_takes_the_dead_only(boxes: Path) -> None:
     pid, here = dead(), sweep.owner_prefix().split("-")[3]
-    stale = [f"proctor-{pid}-123-{here}-abcd-1-ef", f"proctor-{os.getpid()}-1-{here}-abcd-1-ef"]  # the number was used again
+    stale = [
+        f"proctor-{pid}-123-{here}-abcd-1-ef",
+        f"proctor-{os.getpid()}-1-{here}-abcd-1-ef",
+    ]  # the number was used again
     others = [
         sweep.owner_prefix() + "abcd-1-ef", f"proctor-{pid}-123-4026531000-abcd-1-ef", "proctor-demo", f"proctor-{pid}", f"proctor-{pid}-1-2-3", f"proctor-x-1-{here}-a-1-e",
         f"other-{pid}-123-{here}-abcd-1-ef",

@@ -29,7 +29,9 @@ LOST = Outcome(error="the agent is gone")
 Answer = Callable[[int, Todo, int], Outcome]  # case, what was asked, how often it ran before
 
 
-def settle(answer: Answer, cases: int = 1, steps: int = 1, stop_after: int | None = None) -> tuple[list[Outcome], list[Todo]]:
+def settle(
+    answer: Answer, cases: int = 1, steps: int = 1, stop_after: int | None = None
+) -> tuple[list[Outcome], list[Todo]]:
     """What comes of a job whose runs are answered so, and everything that was asked; what is told is what comes."""
     told: list[tuple[int, Outcome]] = []
     job = Job(PROGRAM, tuple(Case(steps=steps) for _ in range(cases)), LIMITS, stop_after=stop_after)
@@ -62,7 +64,19 @@ def first(outcome: Outcome, then: Outcome) -> Answer:
     return lambda index, todo, before: then if before else outcome
 
 
-@pytest.mark.parametrize("outcome", [FINE, LOOP, SLEEPER, LOST, Outcome(exit_code=1), Outcome(signal=11), replace(FINE, ended_by=EndedBy.MEMORY), BROKEN])
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        FINE,
+        LOOP,
+        SLEEPER,
+        LOST,
+        Outcome(exit_code=1),
+        Outcome(signal=11),
+        replace(FINE, ended_by=EndedBy.MEMORY),
+        BROKEN,
+    ],
+)
 def test_certain_the_first_time(outcome: Outcome) -> None:
     assert settle(always(outcome), 3) == ([outcome] * 3, [Todo([(i, Case()) for i in range(3)])])
 
@@ -168,16 +182,27 @@ def test_memory_that_took_the_agent_along() -> None:
     settling.filled(todo.cases, compiling=False)
     assert [i for i, _ in settling.missing(todo.cases)] == [1]
     settling.filled(settling.missing(todo.cases), compiling=True)
-    assert [(o.ended_by, o.compile_failed) for o in settling.result()] == [(EndedBy.MEMORY, False), (EndedBy.MEMORY, True)]
+    assert [(o.ended_by, o.compile_failed) for o in settling.result()] == [
+        (EndedBy.MEMORY, False),
+        (EndedBy.MEMORY, True),
+    ]
 
 
-_outcomes = st.sampled_from([FINE, FINE, OVER, LOOP, SLEEPER, LATE, KILLED, LOST, BROKEN, replace(BROKEN, ended_by=EndedBy.WALL)])
+_outcomes = st.sampled_from(
+    [FINE, FINE, OVER, LOOP, SLEEPER, LATE, KILLED, LOST, BROKEN, replace(BROKEN, ended_by=EndedBy.WALL)]
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.lists(_outcomes, min_size=1, max_size=4), max_size=6), st.none() | st.integers(1, 3), st.sampled_from([1, 4]))
+@given(
+    st.lists(st.lists(_outcomes, min_size=1, max_size=4), max_size=6),
+    st.none() | st.integers(1, 3),
+    st.sampled_from([1, 4]),
+)
 def test_it_always_comes_to_an_end(scripts: list[list[Outcome]], stop: int | None, steps: int) -> None:
-    found, asked = settle(lambda index, todo, before: scripts[index][min(before, len(scripts[index]) - 1)], len(scripts), steps, stop)
+    found, asked = settle(
+        lambda index, todo, before: scripts[index][min(before, len(scripts[index]) - 1)], len(scripts), steps, stop
+    )
     assert len(found) == len(scripts)
     late = 0
     for outcome in found:
@@ -193,7 +218,11 @@ def test_it_always_comes_to_an_end(scripts: list[list[Outcome]], stop: int | Non
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([FINE, OVER, LOOP, SLEEPER]), max_size=8), st.lists(st.sampled_from([0.9, 1.0, 1.5]), min_size=20, max_size=20), st.none() | st.integers(1, 3))
+@given(
+    st.lists(st.sampled_from([FINE, OVER, LOOP, SLEEPER]), max_size=8),
+    st.lists(st.sampled_from([0.9, 1.0, 1.5]), min_size=20, max_size=20),
+    st.none() | st.integers(1, 3),
+)
 def test_load_changes_nothing(truth: list[Outcome], loads: list[float], stop: int | None) -> None:
     """Whatever the load does to the times of runs that are not alone, the outcomes are those of a quiet host."""
     noise = iter(loads * 10)

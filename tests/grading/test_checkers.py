@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,40 @@ def test_kattis_flags() -> None:
         kattis_checker(["float"])
     with pytest.raises(InputError):
         kattis_checker(["float_tolerance"])
+
+
+SPACED = st.lists(st.sampled_from([b" ", b"\n", b"\t", b"\r\n", b"a", b"bc", b"x", b"1.0", b"\0"]), max_size=12).map(
+    b"".join
+)
+
+
+@given(SPACED, SPACED)
+@example(b"a b", b"x b")
+@example(b"a  b", b"a b")
+@example(b"a ", b"a")
+@example(b" a", b"a")
+def test_exact_space_is_the_same_whitespace_around_as_many_words(got: bytes, want: bytes) -> None:
+    skeletons = [re.sub(rb"[^ \t\n\r\v\f]+", b"x", side) for side in (got, want)]
+    found = Checker(kind="tokens", space="exact")(got, want)
+    assert (found.detail != "whitespace differs") is (skeletons[0] == skeletons[1])
+    assert found.ok is (got == want)
+
+
+@pytest.mark.parametrize("cut", range(-3, 4))
+def test_exact_space_where_the_pieces_are_cut_differently(cut: int) -> None:
+    word = (1 << 16) + cut
+    rest = b" b\n" * 50_000
+    same = Checker(kind="unordered_tokens", space="exact")
+    assert not same(b"a" * word + rest, b"aa" + rest).ok  # the words differ
+    assert same(b"a" * word + rest, b"aa" + rest).detail != "whitespace differs"
+    assert same(b"a" * word + rest, b"aa" + rest + b" ").detail == "whitespace differs"
+    assert same(b"a" * word + rest, b"a" * word + rest).ok
+
+
+@pytest.mark.parametrize("unit", [b"a ", b"a", b" ", b"ab\n", b"aaa  "])
+@pytest.mark.parametrize("kind", ["tokens", "unordered_tokens", "numbers"])
+def test_exact_space_of_a_huge_output_is_cheap(kind: str, unit: bytes) -> None:
+    huge = (unit * (16 << 20))[: 16 << 20]
+    start = time.process_time()
+    assert not Checker(kind=kind, space="exact")(huge, b"a b\n").ok
+    assert time.process_time() - start < 1

@@ -57,7 +57,6 @@ def test_evalplus_rows_may_hold_both_the_part_and_the_whole() -> None:
         ({"problem_id": True, "completion": "x"}, "problem_id", "non-empty"),
         ({"problem_id": "", "completion": "x"}, "problem_id", "non-empty"),
         ({"problem_id": "p"}, "completion", "missing"),
-        ({"problem_id": "p", "completion": None}, "completion", "missing"),
         ({"problem_id": "p", "completion": 1}, "completion", "chat list"),
         ({"problem_id": "p", "completion": []}, "completion", "messages"),
         ({"problem_id": "p", "completions": "x"}, "completions", "a list"),
@@ -124,3 +123,8 @@ def test_handed_completions_load_and_find_their_problems(shared_dir: Path) -> No
         "humanevalx-java": 90, "humanevalx-js": 90, "kattis": 3, "lcb-atcoder": 285, "leetcode": 159, "library-checker": 32,
         "mbpp": 7067, "oj-lab": 1, "quixbugs": 26,
     }  # fmt: skip
+
+
+def test_a_sampler_that_gave_nothing_gave_no_code() -> None:
+    rows = [{"problem_id": "p", "completion": None}, {"problem_id": "p", "completions": [None, "x"]}]
+    assert [completion.text for completion in completions_from_rows(rows)] == ["", "", "x"]

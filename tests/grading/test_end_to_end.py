@@ -357,7 +357,11 @@ def test_no_answer_is_in_reach_of_the_program(engine: SyncEngine) -> None:
 
 
 def test_rows_of_a_data_set_serve_as_problems() -> None:
-    row = {"id": "sum", "mode": "stdio", "cases": [{"stdin": "3 4\n", "expected": "7\n"}, {"stdin": "1 1\n", "expected": "2\n"}]}
+    row = {
+        "id": "sum",
+        "mode": "stdio",
+        "cases": [{"stdin": "3 4\n", "expected": "7\n"}, {"stdin": "1 1\n", "expected": "2\n"}],
+    }
     programs = ["print(sum(map(int, input().split())))", "print(7)"]
     assert proctor.score(programs, [row] * 2) == [1.0, 0.5]
     assert proctor.score(programs, row) == [1.0, 0.5]
@@ -381,7 +385,11 @@ def f(i):
 
 @pytest.mark.parametrize(
     "extra",
-    ["    if i == 19:\n        while True: pass\n", "    if i % 3 == 2: os._exit(0)\n", "    if i % 3 == 2: raise SystemExit\n"],
+    [
+        "    if i == 19:\n        while True: pass\n",
+        "    if i % 3 == 2: os._exit(0)\n",
+        "    if i % 3 == 2: raise SystemExit\n",
+    ],
     ids=["spins at the end", "dies now and then", "leaves now and then"],
 )
 def test_no_call_is_paid_beyond_the_time_limit(engine: SyncEngine, extra: str) -> None:
@@ -409,7 +417,9 @@ def test_a_loop_leaves_what_was_right_before_it(engine: SyncEngine) -> None:
 )  # fmt: skip
 def test_files_that_cannot_be_are_the_completions_fault(engine: SyncEngine, files: dict[str, str]) -> None:
     problem = stdio((b"", b"7\n"))
-    bad, good = proctor.grade([{"completion": "print(7)", "extra_files": files}, "print(7)"], [problem] * 2, engine=engine)
+    bad, good = proctor.grade(
+        [{"completion": "print(7)", "extra_files": files}, "print(7)"], [problem] * 2, engine=engine
+    )
     assert (bad.verdict, bad.reward) == (Verdict.NO_CODE, 0.0)
     assert good.reward == 1.0
 

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.core.errors import InputError
+from proctor.grading import pysource
 from proctor.grading.extract import (
     END_TOKENS,
+    MAX_BLOCKS,
+    MAX_PARSED,
     RULES,
     assemble,
     call_target,
@@ -123,6 +126,30 @@ def test_huge_and_hostile_texts_end_soon() -> None:
     deep = "(" * 100_000
     assert extract_code(f"{F}python\n{deep}\n{F}") is None
     assert extract_code(f"{F}python\nprint(1)\n{F}\n{F}python\n{'-' * 200_000}1\n{F}") == "print(1)\n"
+
+
+def test_what_is_parsed_is_bounded_prompts_included(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    parse = pysource.parse
+
+    def counted(source: str) -> object:
+        if len(source) <= pysource.MAX_SOURCE:
+            read.append(len(source))
+        return parse(source)
+
+    monkeypatch.setattr(pysource, "parse", counted)
+    prompt = PROMPT + "    # " + "x" * 50_000 + "\n"
+    blocks = "".join(f"{F}\nx=({n}\n{F}\n" for n in range(10_000))
+    for before in (prompt, None):
+        read.clear()
+        assert extract_code(blocks, prompt=before) is None
+        assert sum(read) <= MAX_PARSED
+        assert len(read) <= 2 * MAX_BLOCKS + 1
+    read.clear()
+    whole = f"{F}python\n    return 1\n{F}\n" + f"{F}\nx=(\n{F}\n" * 10  # some broken ones do no harm
+    assert extract_code(whole, prompt=prompt) == "    return 1\n"
+    assert extract_code(f"{F}\nprint(1)\n{F}\n" + f"{F}\nx=(\n{F}\n" * (MAX_BLOCKS - 1)) == "print(1)\n"
+    assert extract_code(f"{F}\nprint(1)\n{F}\n" + f"{F}\nx=(\n{F}\n" * MAX_BLOCKS) is None
 
 
 @given(st.text(alphabet="`~ \n\rpyx=1(<think>/|", max_size=120), st.sampled_from(RULES))

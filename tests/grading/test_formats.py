@@ -99,7 +99,9 @@ def test_checkers_of_the_format() -> None:
 
 
 def test_unit_tests_beside_or_behind_the_solution() -> None:
-    alone = one({"id": "p", "test_code": "import x", "module": "acronym.py", "test_module": "acronym_test.py"})
+    alone = one(
+        {"id": "p", "test_code": "import x\nassert x.f()", "module": "acronym.py", "test_module": "acronym_test.py"}
+    )
     assert (alone.mode, alone.module, alone.test_module, alone.appended) == (
         "unit_tests",
         "acronym.py",
@@ -108,6 +110,21 @@ def test_unit_tests_beside_or_behind_the_solution() -> None:
     )
     behind = one({"id": "p", "language": "java", "test_code": "class Main {}", "file": "Main.java"})
     assert (behind.module, behind.appended, behind.test_module) == ("Main.java", True, None)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 1",
+        "# to do",
+        "def check(f):\n    assert f(1) == 2\n",
+        "def check(f):\n    pass\ncheck(f)\n",
+        "import acronym",
+    ],
+)
+def test_tests_that_check_nothing_are_refused(code: str) -> None:
+    with pytest.raises(InputError, match=r"row 1.*test_code.*any program would pass"):
+        one({"id": "p", "test_code": code})
 
 
 def test_a_statement_that_is_the_head_of_the_function_is_the_prompt() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.engine.job import Case, Job
 from proctor.grading.api import AHEAD, agrade, ascore, grade, pass_at_k, score
-from proctor.grading.grade import MAX_DEATHS, MAX_IDLE, Grader
+from proctor.grading.completions import load_completions
+from proctor.grading.grade import MAX_DEATHS, MAX_IDLE, MAX_SOURCE, Grader
 from proctor.grading.grades import Grade, printable
 from proctor.grading.problem import CheckerProgram, CheckerSpec, Problem, TestCase
 from proctor.guest import protocol
@@ -146,7 +148,7 @@ def test_bytes_go_in_as_they_are(make: Make) -> None:
     problem = Problem(id="p", mode="stdio", cases=(TestCase(stdin=data, expected=b"7"),))
     engine = make(lambda job: [ran(b"7")])
     grade(["print(7)"], problem, engine=engine)
-    assert engine.jobs[0].cases == (Case(stdin=data),)
+    assert [(case.stdin, case.request) for case in engine.jobs[0].cases] == [(data, None)]
     assert engine.jobs[0].program.files == {"solution.py": b"print(7)"}
     assert engine.jobs[0].program.warm
 
@@ -373,11 +375,36 @@ def test_named_tests(make: Make) -> None:
     )
     assert found.verdict is Verdict.ACCEPTED
     assert found.claimed
-    assert [case.name for case in found.cases] == ["module", "test_a", "test_b"]
+    assert [case.name for case in found.cases] == ["test_a", "test_b"]
     found = one(make, TESTED, each(lambda case: ran(result=report(case, {"test_a": True, "test_b": False}))))
     assert found.verdict is Verdict.WRONG_ANSWER
     assert found.reward == 0.5
     assert found.cases[1].detail == "assert 1 == 2"
+    assert [case.shared for case in found.cases] == [2, 2]
+
+
+def test_the_top_level_of_the_tests_counts_where_it_failed_or_is_all_there_is(make: Make) -> None:
+    rows = {"module": False, "test_a": True, "test_b": True}
+    found = one(make, TESTED, each(lambda case: ran(result=report(case, rows))))
+    assert [case.name for case in found.cases] == ["module", "test_a", "test_b"]
+    assert found.reward == pytest.approx(2 / 3)
+    alone = Problem(id="p", mode="unit_tests", test_code="assert f(1) == 2")
+    for good, reward in ((True, 1.0), (False, 0.0)):
+        found = one(make, alone, each(lambda case, good=good: ran(result=report(case, {"module": good}))))
+        assert [case.name for case in found.cases] == ["module"]
+        assert found.reward == reward
+    # A top level that was read is no share of the reward: nothing passed here.
+    found = one(make, TESTED, each(lambda case: ran(result=report(case, {"module": True, "test_a": False}))))
+    assert found.reward == 0.0
+    found = one(make, TESTED, each(lambda case: ran(result=report(case, {"module": True}))))
+    assert found.reward < 1.0
+    assert found.verdict is Verdict.WRONG_ANSWER
+
+
+def test_tests_that_check_nothing_are_refused() -> None:
+    for code in ("x = 1", "# to do", "def check(f):\n    assert f(1)\n", "def check(f):\n    pass\ncheck(f)\n"):
+        with pytest.raises(InputError, match=r"test_code.*runs no test"):
+            Problem(id="p", mode="unit_tests", test_code=code)
 
 
 @pytest.mark.parametrize(
@@ -412,8 +439,8 @@ def test_what_is_not_reported_did_not_pass(
 
 def test_skips_are_the_test_sources_to_decide(make: Make) -> None:
     code = (
-        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): f()\n"
-        "    @unittest.skip('slow')\n    def test_b(self): f()\n"
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertTrue(f())\n"
+        "    @unittest.skip('slow')\n    def test_b(self): self.assertTrue(f())\n"
     )
     problem = Problem(id="p", mode="unit_tests", test_code=code)
 
@@ -424,7 +451,7 @@ def test_skips_are_the_test_sources_to_decide(make: Make) -> None:
 
     found = one(make, problem, each(skips))
     assert found.reward == 1.0
-    assert [case.name for case in found.cases] == ["T.test_a", "module"]
+    assert [case.name for case in found.cases] == ["T.test_a"]
     own = Problem(id="p", mode="unit_tests", test_code=code.replace("    @unittest.skip('slow')\n", ""))
     assert one(make, own, each(skips)).verdict is Verdict.WRONG_ANSWER
 
@@ -442,7 +469,8 @@ def test_tests_in_a_module_of_their_own(make: Make) -> None:
     problem = Problem(
         id="p",
         mode="unit_tests",
-        test_code="import unittest\nfrom two_fer import f\nclass T(unittest.TestCase):\n    def test_x(self): f()\n",
+        test_code="import unittest\nfrom two_fer import f\n"
+        "class T(unittest.TestCase):\n    def test_x(self): self.assertIsNone(f())\n",
         module="two_fer.py",
         test_module="two_fer_test.py",
         appended=False,
@@ -546,12 +574,60 @@ def test_completions_in_every_form(make: Make) -> None:
     assert [g.verdict for g in found] == [Verdict.ACCEPTED] * 7 + [Verdict.NO_CODE]
     sources = {job.program.files["solution.py"] for job in engine.jobs}
     assert sources == {b"print(%d)" % n for n in (1, 2, 3, 4, 5, 6)}
-    for bad in (3, b"print(1)", {"x": 1}, [1]):
+    for bad in (3, b"print(1)", {"x": 1}, [1], {"completion": 3}, {"completion": b"x"}):
         with pytest.raises(InputError, match=r"completions\[0\]"):
             grade([bad], SUM, engine=engine)
     with pytest.raises(InputError, match="give a list"):
         grade("print(1)", SUM, engine=engine)
     assert grade([], SUM, engine=engine) == []
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        None,
+        {"completion": None},
+        {"completion": None, "problem_id": "sum"},
+        [{"role": "user", "content": "print(7)"}],
+        [{"role": "system", "content": "print(7)"}, {"role": "user", "content": "print(7)"}],
+        {"completion": [{"role": "user", "content": "print(7)"}]},
+        [{"role": "assistant", "content": None}],
+        [],
+    ],
+)
+def test_a_completion_without_an_answer_is_no_code(make: Make, empty: Any) -> None:
+    import proctor
+
+    engine = make(each(right))
+    found = grade(["print(1)", empty, "print(2)"], SUM, engine=engine)
+    assert [g.verdict for g in found] == [Verdict.ACCEPTED, Verdict.NO_CODE, Verdict.ACCEPTED]
+    assert proctor.score([empty, "print(1)"], SUM, engine=engine) == [0.0, 1.0]
+    assert all(b"print(7)" not in job.program.files["solution.py"] for job in engine.jobs)
+
+
+def test_a_file_s_completion_without_an_answer_is_no_code(make: Make, tmp_path: Path) -> None:
+    rows = [
+        {"problem_id": "sum", "completion": [{"role": "system", "content": "print(7)"}]},
+        {"problem_id": "sum", "completion": [{"role": "user", "content": "print(7)"}]},
+        {"problem_id": "sum", "completions": [None, "print(1)"]},
+    ]
+    path = tmp_path / "completions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    loaded = load_completions(path)
+    assert [c.text for c in loaded] == ["", "", "", "print(1)"]
+    assert score(loaded, [SUM], engine=make(each(right))) == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_a_source_that_is_far_too_long_costs_only_itself(make: Make) -> None:
+    engine = make(each(right))
+    long = "#" * MAX_SOURCE
+    fence = "`" * 3
+    texts = ["print(1)", long + "\n", f"{fence}cpp\n{long}\n{fence}", long, "print(2)"]
+    found = grade(texts, SUM, engine=engine)
+    verdicts = [Verdict.ACCEPTED, Verdict.NO_CODE, Verdict.NO_CODE, Verdict.ACCEPTED, Verdict.ACCEPTED]
+    assert [g.verdict for g in found] == verdicts
+    assert [g.reward for g in found] == [1.0, 0.0, 0.0, 1.0, 1.0]
+    assert max(len(job.program.files["solution.py"]) for job in engine.jobs) == MAX_SOURCE == 8 << 20
 
 
 def test_problems_in_every_form(make: Make) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.grading.pysource import MAX_CHAIN, LiteralError, big_int, literal, parse
+from proctor.grading.pysource import MAX_CHAIN, LiteralError, big_int, holds_tests, literal, parse
 
 plain = st.recursive(
     st.none()
@@ -83,6 +83,11 @@ HOSTILE = {
     "subscripts": "'a' + '[0]' * 60000",
     "powers": "'1' + '**1' * 60000",
     "lambdas": "'lambda a, b: ' * 15000 + '1'",
+    "lambdas within the parser's own bound": "'lambda a,b:' * 2500 + '1'",
+    "lambdas with defaults": "'lambda a=1,b=2:' * 2500 + '1'",
+    "lambdas in brackets": "'(' + 'lambda a,*b:' * 2500 + '1,2)'",
+    "lambdas behind a default that is one": "'lambda a=lambda b,c:1,d=2:' * 2500 + '1'",
+    "ternaries behind digits": "'1if 1else ' * 5000 + '1'",
     "ternaries": "'1 if f(1, 2) else ' * 10000 + '1'",
     "elif": "'if 1: pass\\n' + 'elif f(1, 2): pass\\n' * 10000",
     "in an f-string": "'f\"{a' + '+1' * 90000 + '}\"'",
@@ -113,6 +118,35 @@ def test_honest_programs_with_many_operators_parse() -> None:
     text = "'''\n" + "-" * 5000 + "\n'''\n"
     assert parse(table + text + "x = 1 - 2\n" * 3000) is not None
     assert parse("x = 1" + " + 1" * (MAX_CHAIN - 100)) is not None
+
+
+def test_honest_programs_with_many_lambdas_parse() -> None:
+    table = "T = [" + "lambda a, b=lambda x, y: x: a + b, " * 1500 + "]\n"
+    calls = "f(" + "key=lambda a, *b: (a, b), x=-1, " * 800 + ")\n"
+    assert parse(table + calls + "g = lambda a, b: a, 1 + 2\n" * 1000) is not None
+    assert parse("D = {" + "lambda a, b: 1: [1:2, 3], ".replace("1:2", "x[1:2]") * 1500 + "}\n") is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "holds"),
+    [
+        ("x = 1", False),
+        ("# nothing\n", False),
+        ("'assert f(1) == 2'", False),
+        ("def check(f):\n    assert f(1) == 2\n", False),
+        ("def check(f):\n    pass\ncheck(f)\n", False),
+        ("def test_a():\n    pass\n", False),
+        ("import solution\nprint(solution.f(1))\n", False),
+        ("def check(f):\n    assert f(1) == 2\ncheck(f)\n", True),
+        ("assert f(1) == 2", True),
+        ("def test_a():\n    assert f(1) == 2\n", True),
+        ("class T(TestCase):\n    def test_a(self):\n        self.assertEqual(f(1), 2)\n", True),
+        ("if f(1) != 2:\n    raise ValueError\n", True),
+        ("this does not parse", True),
+    ],
+)
+def test_sources_that_check_nothing_are_told_apart(source: str, holds: bool) -> None:
+    assert holds_tests(source) is holds
 
 
 @pytest.mark.parametrize("action", ["error", "always"])

@@ -12,11 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.core.errors import InputError
-from proctor.grading.values import Tolerance, plain, same_truth, same_value, show
-from proctor.guest.protocol import Opaque, decode_value, encode_value
+from proctor.grading.values import Tolerance, parts, plain, same_truth, same_value, show
+from proctor.guest.protocol import Members, Opaque, Pairs, decode_value, encode_value, parse_call_results, record
 
 NAN, INF = math.nan, math.inf
 EVALPLUS = Tolerance(1e-6, 1e-7, floats_only=True)
+
+
+def wire(value: Any) -> Any:
+    """A value as it comes from a program."""
+    (result,) = parse_call_results(record(("value", value)))
+    assert result.error is None
+    return result.value
 
 
 NUMBERED = {"ids": lambda value: None if isinstance(value, bool) else "-"}  # pytest cannot print big ints either
@@ -74,7 +81,7 @@ NUMBERED = {"ids": lambda value: None if isinstance(value, bool) else "-"}  # py
     **NUMBERED,
 )
 def test_equality(got: Any, expected: Any, ok: bool) -> None:
-    result = same_value(decode_value(encode_value(got)), plain(expected, "expected"))
+    result = same_value(wire(got), plain(expected, "expected"))
     assert result.ok is ok, result
     assert result.detail.isprintable()
     assert result.detail.isascii()
@@ -91,7 +98,7 @@ def test_kinds_of_dict_and_list_that_python_holds_equal() -> None:
         ({1: 2}.keys(), [1]),
         (range(3), [0, 1, 2]),
     ]:
-        assert same_value(decode_value(encode_value(got)), expected).ok
+        assert same_value(wire(got), expected).ok
     assert plain(Counter("ab"), "expected") == {"a": 1, "b": 1}
 
 
@@ -105,11 +112,13 @@ def test_a_lying_object_equals_nothing() -> None:
 
         __hash__ = object.__hash__
 
-    got = decode_value(encode_value(Yes()))
+    got = wire(Yes())
     assert isinstance(got, Opaque)
     for expected in (4, "x", [], None, True, {1}):
         assert not same_value(got, expected).ok
     assert not same_value([got], [4]).ok
+    assert not same_value(wire({Yes()}), {4}).ok
+    assert not same_value(wire({(1, Yes()): 1}), {(1, 4): 1}).ok
     assert "object of class 'Yes'" in same_value(got, 4).detail
 
     class Int(int):
@@ -124,12 +133,15 @@ def test_a_lying_object_equals_nothing() -> None:
 def test_truth() -> None:
     import re
 
-    match = decode_value(encode_value(re.match("a", "abc")))
+    match = wire(re.match("a", "abc"))
     assert same_truth(match, True).ok
     assert not same_truth(match, False).ok
     assert same_truth(None, False).ok
     assert same_truth([], False).ok
     assert same_truth([0], True).ok
+    for empty, full in (({}, {0: 0}), (set(), {0}), (frozenset(), frozenset({0}))):
+        assert same_truth(wire(empty), False).ok
+        assert same_truth(wire(full), True).ok
     assert not same_truth(Opaque("X", None), True).ok
     assert not same_truth(Opaque("X", None), False).ok
 
@@ -137,7 +149,9 @@ def test_truth() -> None:
 def test_exact_types_keep_lists_and_tuples_apart() -> None:
     assert not same_value([1, 2], (1, 2), exact_types=True).ok
     assert same_value((1, 2.0), (1, 2), exact_types=True).ok  # numbers compare by value all the same
-    assert same_value({1, 2}, frozenset({1, 2}), exact_types=True).ok
+    assert same_value(wire({1, 2}), frozenset({1, 2}), exact_types=True).ok
+    assert same_value(wire({(1, 2): [3]}), {(1, 2): [3]}, exact_types=True).ok
+    assert not same_value(wire({(1, 2): [3]}), {(1, 2): (3,)}, exact_types=True).ok
     assert not same_value([(1,)], [[1]], exact_types=True).ok
 
 
@@ -169,7 +183,7 @@ def test_exact_types_keep_lists_and_tuples_apart() -> None:
     **NUMBERED,
 )
 def test_tolerance(got: Any, expected: Any, tolerance: Tolerance, ok: bool) -> None:
-    assert same_value(got, expected, tolerance=tolerance).ok is ok
+    assert same_value(wire(got), expected, tolerance=tolerance).ok is ok
 
 
 def test_big_ints_are_compared_without_digits() -> None:
@@ -200,14 +214,97 @@ PLAIN = st.recursive(
 
 @given(PLAIN, st.booleans())
 def test_a_value_equals_itself_after_the_wire(value: Any, exact_types: bool) -> None:
-    assert same_value(decode_value(encode_value(value)), value, exact_types=exact_types).ok
-    assert len(show(value)) <= 80
+    assert same_value(wire(value), value, exact_types=exact_types).ok
+    assert len(show(wire(value))) <= 80
+    assert parts(value) == parts(plain(value, "expected"))
 
 
-@given(PLAIN, PLAIN)
-def test_equality_is_pythons_where_no_nan_and_no_tuple_is(a: Any, b: Any) -> None:
-    if not any(word in repr((a, b))[1:-1] for word in ("nan", "(")):
-        assert same_value(a, b).ok is (a == b)
+# Few values, so that many are equal, in every kind that Python holds equal to another.
+FEW = st.sampled_from([0, 1, -1, -2, 2, 1.0, -2.0, -0.0, 0.5, True, False, 1 + 0j, 1j, None, "", "1", b"", b"1"])
+KEYS = st.recursive(FEW, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5)
+COMPARED = st.recursive(
+    FEW,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(KEYS, inner, max_size=3),
+        st.sets(KEYS, max_size=4),
+        st.frozensets(KEYS, max_size=4),
+    ),
+    max_leaves=6,
+)
+
+
+@given(COMPARED, COMPARED)
+def test_equality_is_pythons_where_no_nan_and_no_list_is_a_tuple(a: Any, b: Any) -> None:
+    assert same_value(wire(a), b).ok is (a == b)
+
+
+@given(st.sets(KEYS, max_size=6), st.data())
+def test_members_and_keys_are_pythons_in_any_order(members: set[Any], data: st.DataObject) -> None:
+    """Nearly equal ones, which two drawn sets hardly ever are."""
+    other = set(data.draw(st.permutations(list(members))))
+    if data.draw(st.booleans()):
+        other ^= {data.draw(KEYS)}
+    assert same_value(wire(members), other).ok is (members == other)
+    assert same_value(wire(frozenset(members)), other).ok is (members == other)
+    first, second = dict.fromkeys(members, 1), dict.fromkeys(other, 1)
+    assert same_value(wire(first), second).ok is (first == second)
+
+
+def test_a_member_or_key_that_came_twice_does_not_stand_for_another() -> None:
+    assert not same_value(Members("set", [1, 1]), {1, 2}).ok
+    assert not same_value(Members("set", [1, True]), {1, 2}).ok
+    assert not same_value(Pairs([(1, "x"), (1.0, "x")]), {1: "x", 2: "x"}).ok
+    assert not same_value(Members("set", [Members("frozenset", [1, 1])]), {frozenset({1, 2})}).ok
+    assert not same_value(Members("set", [Members("frozenset", [1, 1])]), {frozenset({1})}).ok
+    assert same_value(Members("set", [(1, Members("frozenset", [2, 1]))]), {(True, frozenset({1, 2}))}).ok
+
+
+def flood(bits: int, filler: int, attackers: int) -> list[int]:
+    """Ints that make CPython's dict of 2**bits slots walk nearly all of ``filler`` of them for each attacker."""
+    size, mask = 1 << bits, (1 << bits) - 1
+    rank, keys, at = [size] * size, list[int](), 1
+    for number in range(filler):  # a key alone in its slot: the order in which a dict walks once the hash is used up
+        rank[at] = number
+        keys.append(at)
+        at = (at * 5 + 1) & mask
+    start, found = filler // 5, 0
+    for base in range(size):
+        if rank[base] == size:
+            continue
+        for high in range(1, 33):
+            key = perturb = base + (high << bits)
+            slot = base
+            while perturb and rank[slot] < size:
+                perturb >>= 5
+                slot = (slot * 5 + perturb + 1) & mask
+            if rank[slot] < start:
+                keys.append(key)
+                found += 1
+                if found == attackers:
+                    return keys
+    raise AssertionError("too few attackers")
+
+
+def test_keys_chosen_to_make_a_table_quadratic_cost_no_time() -> None:
+    keys = flood(20, 360_000, 2_000)
+    count = len(keys).to_bytes(4, "big")
+    start = time.process_time()
+    row = b"t\0\0\0\2" + encode_value("value") + b"S" + count + b"".join(map(encode_value, keys))
+    stream = len(row).to_bytes(4, "big") + row
+    honest = set(range(len(keys)))
+    assert len(stream) > 3_000_000
+    start = time.process_time()
+    (result,) = parse_call_results(stream)
+    assert not same_value(result.value, 5).ok
+    assert not same_value(result.value, honest).ok
+    assert not same_value([Members("set", [Members("frozenset", result.value.items)])], [{frozenset(honest)}]).ok
+    assert not same_value(Pairs([(key, 1) for key in result.value]), dict.fromkeys(honest, 1)).ok
+    assert time.process_time() - start < 4  # all of it; a dict of these keys alone takes longer
+    start = time.process_time()
+    (result,) = parse_call_results(stream, nodes=[parts([1, 2]) + 1000])
+    assert not same_value(result.value, [1, 2]).ok
+    assert time.process_time() - start < 0.1
 
 
 def test_deep_and_wide_values_end() -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from programs_sample import Sample
 
+from proctor.core.image import Image
 from proctor.core.limits import Limits
 from proctor.engine.job import Case, Job, Program
 from proctor.engine.shared import SyncEngine
-from proctor.images.host import Image
 
 WALL_S = 60
 _LIMITS = Limits(cpu_s=20, wall_s=WALL_S, memory_mib=512, stderr_keep=1 << 20)

@@ -88,6 +88,7 @@ def test_known_differences_are_still_there(name: str, warm: dict[str, Seen], fre
         assert warm[name].status == fresh[name].status
 
 
+@pytest.mark.environments
 def test_unseeded_random_is_the_same_in_every_warm_case(engine: SyncEngine) -> None:
     program = SAMPLES["random_unseeded"]
     seen = in_engine(engine, {"one": program, "two": program}, warm=True)
@@ -95,22 +96,49 @@ def test_unseeded_random_is_the_same_in_every_warm_case(engine: SyncEngine) -> N
     assert seen["one"].stdout
 
 
+@pytest.mark.environments
 def test_a_warning_is_not_repeated_when_the_source_is_broken(engine: SyncEngine) -> None:
     """A source that does not compile is given to the interpreter, which warns again."""
     program = {"broken": sample("print(1 is 1)\nx = = 1\n")}
     assert in_engine(engine, program, warm=True) == in_engine(engine, program, warm=False)
 
 
+# Each says how it finds the place, then does one thing to it that a later case could see.
+LEAVINGS = """
+import os, random, sys
+def about(path):
+    info = os.lstat(path)
+    return path, oct(info.st_mode), info.st_nlink, info.st_ino, info.st_size, os.listxattr(path), info.st_atime <= info.st_mtime
+print(sorted(os.listdir(".")), os.listdir("/tmp"), *map(about, [".", "/tmp", "solution.py", "sub", "sub/data"]))
+print(open("solution.py").read() == open(sys.argv[0]).read(), random.random(), len(sys.modules), os.environ.get("X"), sys.path)
+os.environ["X"] = "changed"
+sys.path.append("x")
+free = os.statvfs(".")
+print(free.f_bfree, free.f_ffree)
+try:
+    exec(input())
+except OSError as error:  # what it may not do leaves nothing either
+    pass
+"""
+DEEDS = (
+    "pass", "pass", "open('left', 'w').write('x')", "open('/tmp/left', 'w')", "os.mkdir('d'); os.rmdir('d')", "os.chmod('.', 0o700)",
+    "os.chmod('.', 0o700); os.chmod('.', 0o755)", "os.utime('.', (1, 1))", "os.utime('/tmp', (1, 1))",
+    "text = open('solution.py').read(); os.unlink('solution.py'); open('solution.py', 'w').write(text); os.chmod('solution.py', 0o444)",
+    "os.link('solution.py', 'l'); os.unlink('l')", "os.rename('solution.py', 's'); os.rename('s', 'solution.py')", "os.symlink('x', 'y')",
+    "os.unlink('sub/data')", "open('sub/new', 'w'); os.unlink('sub/new')", "os.setxattr('.', 'user.x', b'1')", "os.mkfifo('/tmp/p')",
+    "f = os.open('/tmp', os.O_TMPFILE | os.O_RDWR); os.write(f, b'x' * 9999)", "os.truncate('solution.py', 3)", "os.chmod('sub', 0o000)",
+    "[os.unlink(f'/tmp/{n}') for n in range(9) if not open(f'/tmp/{n}', 'w').close()]", "pass", "pass",
+)  # fmt: skip
+
+
+@pytest.mark.environments
 def test_cases_of_one_program_do_not_show_each_other(engine: SyncEngine) -> None:
-    source = (
-        "import os, random, sys, tempfile\nprint(sorted(os.listdir('.')), os.listdir('/tmp'), random.random(), len(sys.modules))\n"
-        "os.environ['X'] = sys.argv[0] = 'changed'\nsys.path.append('x')\n"
-        "if input() == 'dirty':\n    open('left', 'w').write('x')\n    open('/tmp/left', 'w')\n    import wave\n"
-    )
-    cases = tuple(Case(text) for text in (b"clean\n", b"clean\n", b"dirty\n", b"clean\n", b"dirty\n", b"dirty\n"))
-    outcomes = engine.run(Job(Program({"solution.py": source.encode()}, ("python3", "solution.py"), warm=True), cases))
+    files = {"solution.py": LEAVINGS.encode(), "sub/data": b"1"}
+    cases = tuple(Case(f"{deed}\n".encode()) for deed in DEEDS)
+    outcomes = engine.run(Job(Program(files, ("python3", "solution.py"), warm=True), cases))
     assert all(outcome.ok for outcome in outcomes), outcomes
-    assert len({outcome.stdout for outcome in outcomes}) == 1
+    first = outcomes[0].stdout
+    assert [deed for deed, outcome in zip(DEEDS, outcomes, strict=True) if outcome.stdout != first] == []
 
 
 @pytest.mark.parametrize("name", CALLS)

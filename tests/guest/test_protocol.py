@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 import sys
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from proctor.guest import protocol
 from proctor.guest.protocol import Opaque, decode_value, encode_value
+
 
 @contextmanager
 def bounded(seconds: float, mib: float | None = None) -> Iterator[None]:
@@ -56,7 +59,9 @@ def same(left: Any, right: Any) -> bool:
 
 
 _text = st.text(alphabet=st.characters(exclude_categories=())) | st.text(alphabet=st.characters(categories=["Cs"]))
-_huge = st.integers() | st.builds(lambda bits, sign: sign * (1 << bits) - 1, st.integers(0, 70_000), st.sampled_from([1, -1]))
+_huge = st.integers() | st.builds(
+    lambda bits, sign: sign * (1 << bits) - 1, st.integers(0, 70_000), st.sampled_from([1, -1])
+)
 _numbers = st.booleans() | _huge | st.floats(allow_nan=True, allow_infinity=True) | st.complex_numbers()
 _atoms = st.none() | _numbers | _text | st.binary()
 _keys = st.recursive(
@@ -179,12 +184,19 @@ def refuse(data: bytes) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=200) | st.lists(st.sampled_from([bytes([c]) for c in b"NTFqficsbolStZd\0\1\2\xff"]), max_size=80).map(b"".join))
+@given(
+    st.binary(max_size=200)
+    | st.lists(st.sampled_from([bytes([c]) for c in b"NTFqficsbolStZd\0\1\2\xff"]), max_size=80).map(b"".join)
+)
 def test_junk_is_a_value_or_a_value_error(data: bytes) -> None:
+    row = b"t\0\0\0\2" + encode_value("value") + data
+    (result,) = protocol.parse_call_results(len(row).to_bytes(4, "big") + row)
     try:
         value = decode_value(data)
     except ValueError:
+        assert result.error == "ProtocolError"
         return
+    assert result.error is None  # both readers accept the same
     encode_value(value)  # what was accepted is plain data
 
 
@@ -242,24 +254,59 @@ def test_nesting_is_bounded() -> None:
             refuse((tag + b"\0\0\0\2") * 100_000 + b"N" * 100_001)
 
 
-@pytest.mark.parametrize("tag", [b"S", b"Z", b"d"])
-def test_hash_floods_are_refused(tag: bytes) -> None:
-    modulus = sys.hash_info.modulus
-    keys = [encode_value(i * modulus + 1) for i in range(20_000)]
-    body = b"".join(key + (b"N" if tag == b"d" else b"") for key in keys)
+def table(tag: bytes, keys: list[Any]) -> bytes:
+    """A record whose value is a set or dict of these keys, however often one is there."""
+    body = b"".join(encode_value(key) + (b"N" if tag == b"d" else b"") for key in keys)
     count = len(keys) * (2 if tag == b"d" else 1)
-    with bounded(seconds=10):
-        refuse(tag + count.to_bytes(4, "big") + body)
+    row = b"t\0\0\0\2" + encode_value("value") + tag + count.to_bytes(4, "big") + body
+    return len(row).to_bytes(4, "big") + row
 
 
-def test_hash_floods_of_tuples_are_refused() -> None:
-    import itertools
+TUPLES = list(itertools.product((-1, -2), repeat=15))  # all of one hash, as hash(-1) == hash(-2)
 
-    keys = list(itertools.product((-1, -2), repeat=10))  # hash(-1) == hash(-2)
-    with bounded(seconds=10):
-        refuse(b"S" + len(keys).to_bytes(4, "big") + b"".join(map(encode_value, keys)))
-    few = set(itertools.product((-1, -2), repeat=6))
-    assert decode_value(encode_value(few)) == few
+
+@pytest.mark.parametrize("tag", [b"S", b"Z", b"d"])
+@pytest.mark.parametrize(
+    "keys", [[i * sys.hash_info.modulus + 1 for i in range(20_000)], TUPLES], ids=["ints", "tuples"]
+)
+def test_keys_of_a_guest_are_not_hashed(tag: bytes, keys: list[Any]) -> None:
+    stream = table(tag, keys)
+    with bounded(seconds=3):
+        (result,) = protocol.parse_call_results(stream)
+    assert result.value.items == ([(key, None) for key in keys] if tag == b"d" else keys)
+
+
+def test_sets_and_dicts_of_a_guest_are_what_came() -> None:
+    value = [{1, 2}, frozenset(), set(), {"a": {(1, frozenset({2})): []}}, {}]
+    (result,) = protocol.parse_call_results(protocol.record(("value", value)))
+    first, *_, last, empty = result.value
+    assert (first.kind, sorted(first), len(first)) == ("set", [1, 2], 2)
+    assert last.items == [("a", protocol.Pairs([((1, protocol.Members("frozenset", [2])), [])]))]
+    assert bool(first) and not empty  # noqa: PT018
+    assert repr(result.value) == repr(value)
+    with pytest.raises(TypeError):
+        hash(first)
+
+
+@pytest.mark.parametrize("key", [[], {}, {1}, ([],), (1, (2, {3: 4}))])
+@pytest.mark.parametrize("tag", [b"S", b"Z", b"d"])
+def test_keys_of_a_guest_are_of_kinds_that_can_be_keys(tag: bytes, key: Any) -> None:
+    (result,) = protocol.parse_call_results(table(tag, [key]))
+    assert result.error == "ProtocolError"
+    refuse(table(tag, [key])[4:])
+
+
+def test_a_value_of_too_many_parts_costs_only_itself() -> None:
+    stream = (
+        protocol.record(("value", list(range(10))))
+        + protocol.record(("value", list(range(11))))
+        + protocol.record(("value", 1)) * 2
+    )
+    results = protocol.parse_call_results(stream, nodes=[13, 13, 3])
+    assert [r.value for r in results] == [list(range(10)), Opaque("value of too many parts", True), 1, 1]
+    flood = protocol.record(("value", list(range(300_000))))
+    with bounded(seconds=0.5):
+        assert isinstance(protocol.parse_call_results(flood, nodes=[100])[0].value, Opaque)
 
 
 def test_keys_that_cannot_be_keys() -> None:
@@ -353,14 +400,18 @@ def test_a_record_that_is_cut_short_does_not_count() -> None:
     assert [r.value for r in protocol.parse_call_results(stream[:-1])] == [1]
 
 
-@pytest.mark.parametrize("row", [("value",), ("value", 1, 2), ["value", 1], ("raised", 1), "value", None, {"value": 1}, ("Value", 1)])
+@pytest.mark.parametrize(
+    "row", [("value",), ("value", 1, 2), ["value", 1], ("raised", 1), "value", None, {"value": 1}, ("Value", 1)]
+)
 def test_a_record_of_another_shape_is_an_error(row: Any) -> None:
     (result,) = protocol.parse_call_results(protocol.record(row))
     assert (result.value, result.error) == (None, "ProtocolError")
 
 
 def test_texts_are_cut_and_wrong_types_are_none() -> None:
-    (first, second) = protocol.parse_call_results(protocol.record(("raised", "E" * 9000, 5)) + protocol.record(("raised", None, "x" * 9000)))
+    (first, second) = protocol.parse_call_results(
+        protocol.record(("raised", "E" * 9000, 5)) + protocol.record(("raised", None, "x" * 9000))
+    )
     assert (len(first.error or ""), first.message) == (500, "")
     assert (second.error, len(second.message)) == ("Exception", 500)
 
@@ -385,13 +436,22 @@ def test_a_report_needs_its_last_word() -> None:
     report = protocol.parse_test_report(test + end, "secret")
     assert report is not None
     assert report.tests == {"test_a": True}
-    for stream in (test, end[:-1], test + protocol.record(("finished", "guess")), end + test, b"", end + protocol.record(None)):
+    for stream in (
+        test,
+        end[:-1],
+        test + protocol.record(("finished", "guess")),
+        end + test,
+        b"",
+        end + protocol.record(None),
+    ):
         assert protocol.parse_test_report(stream, "secret") is None
 
 
 @pytest.mark.parametrize("claims", [[True, False], [False, True], [1], ["yes"], [None], [[True]]])
 def test_a_test_that_failed_once_or_oddly_has_failed(claims: list[Any]) -> None:
-    stream = b"".join(protocol.record(("test", "test_a", claim, "")) for claim in claims) + protocol.record(("finished", "n"))
+    stream = b"".join(protocol.record(("test", "test_a", claim, "")) for claim in claims) + protocol.record(
+        ("finished", "n")
+    )
     report = protocol.parse_test_report(stream, "n")
     assert report is not None
     assert report.tests == {"test_a": False}
@@ -401,5 +461,9 @@ def test_requests_hold_what_was_asked() -> None:
     call = protocol.Call("Solution.f", (1, [2.5]), {"key": {"a": None}})
     request = decode_value(protocol.call_request(source_file="s.py", module="s", calls=[call]))
     assert request["calls"] == [("Solution.f", (1, [2.5]), {"key": {"a": None}})]
-    tests = decode_value(protocol.test_request(source_file="s.py", module="s", tests="assert 1", test_module="t", nonce="n", appended=True))
+    tests = decode_value(
+        protocol.test_request(
+            source_file="s.py", module="s", tests="assert 1", test_module="t", nonce="n", appended=True
+        )
+    )
     assert (tests["kind"], tests["nonce"], tests["appended"]) == ("tests", "n", True)

@@ -98,7 +98,16 @@ def test_the_core_limit_stays(machine: str) -> None:
 
 def test_prctl_and_ioctl_by_list(machine: str) -> None:
     program, arch, numbers = seccomp.build(machine), ARCHES[machine], syscalls.numbers(machine)
-    for option, want in ((15, ALLOW), (3, ALLOW), (1, EPERM), (4, EPERM), (22, EPERM), (24, EPERM), (28, EPERM), (47, EPERM)):
+    for option, want in (
+        (15, ALLOW),
+        (3, ALLOW),
+        (1, EPERM),
+        (4, EPERM),
+        (22, EPERM),
+        (24, EPERM),
+        (28, EPERM),
+        (47, EPERM),
+    ):
         assert verdict(program, arch, numbers["prctl"], option) == want, option
     for request, good in ((0x5401, True), (0x541B, True), (0x5412, False), (0x541C, False), (0x40086602, False)):
         assert (verdict(program, arch, numbers["ioctl"], 0, request) == ALLOW) is good, hex(request)
@@ -112,12 +121,117 @@ def test_attributes_are_refused_where_no_mount_hides_files(machine: str) -> None
 
 def test_what_a_solution_has_no_business_with(machine: str) -> None:
     numbers = syscalls.numbers(machine)
-    for name in "mount umount2 pivot_root chroot unshare setns ptrace bpf io_uring_setup keyctl userfaultfd".split():
+    for name in [
+        "mount",
+        "umount2",
+        "pivot_root",
+        "chroot",
+        "unshare",
+        "setns",
+        "ptrace",
+        "bpf",
+        "io_uring_setup",
+        "keyctl",
+        "userfaultfd",
+    ]:
         assert name not in numbers
-    for name in "sync syncfs perf_event_open process_vm_readv open_by_handle_at init_module kexec_load shmget".split():
+    for name in [
+        "sync",
+        "syncfs",
+        "perf_event_open",
+        "process_vm_readv",
+        "open_by_handle_at",
+        "init_module",
+        "kexec_load",
+        "shmget",
+    ]:
         assert name not in numbers
 
 
 def test_no_table_for_other_machines() -> None:
     with pytest.raises(ValueError, match="riscv64"):
         seccomp.build("riscv64")
+
+
+def test_without_a_network_only_pairs_of_streams(machine: str) -> None:
+    arch, numbers = ARCHES[machine], syscalls.numbers(machine)
+    open_, shut = seccomp.build(machine), seccomp.build(machine, network=False)
+    for name in syscalls.SOCKETS:
+        assert verdict(open_, arch, numbers[name], 3, 1) == ALLOW
+        assert verdict(shut, arch, numbers[name], 3, 1) == EPERM, name
+    for kind in (2, 3, 4, 5, 2 | 0x80800):  # a datagram socket can send to a path
+        assert verdict(shut, arch, numbers["socketpair"], 1, kind) == EPERM, kind
+    assert verdict(shut, arch, numbers["socketpair"], 1, 1 | 0x80800) == ALLOW
+    assert verdict(shut, arch, numbers["sendto"], 3, 1 << 40, 5, 0, 0, 0) == ALLOW
+    for address in (0x7FFF00001000, 0x7FFF_0000_0000, 8):
+        assert verdict(shut, arch, numbers["sendto"], 3, 1 << 40, 5, 0, address, 16) == EPERM
+        assert verdict(open_, arch, numbers["sendto"], 3, 1 << 40, 5, 0, address, 16) == ALLOW
+
+
+BY_PID = [
+    "getpgid",
+    "getsid",
+    "get_robust_list",
+    "sched_getaffinity",
+    "sched_getattr",
+    "sched_getparam",
+    "sched_getscheduler",
+    "sched_rr_get_interval",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "prlimit64",
+]
+
+
+@pytest.mark.parametrize("name", BY_PID)
+def test_other_processes_have_no_numbers_without_namespaces(machine: str, name: str) -> None:
+    arch, number = ARCHES[machine], syscalls.numbers(machine)[name]
+    inside, degraded = seccomp.build(machine), seccomp.build(machine, network=False, hide_attributes=True)
+    assert verdict(degraded, arch, number, 0, 7) == ALLOW
+    for pid in (1, 4000, 0xFFFFFFFF):
+        assert verdict(inside, arch, number, pid, 7) == ALLOW
+        assert verdict(degraded, arch, number, pid, 7) == (ENOSYS if name == "sched_getaffinity" else EPERM)
+
+
+@pytest.mark.parametrize("name", ["setpriority", "getpriority"])
+def test_priority_is_ones_own_without_namespaces(machine: str, name: str) -> None:
+    arch, number = ARCHES[machine], syscalls.numbers(machine)[name]
+    degraded = seccomp.build(machine, network=False, hide_attributes=True)
+    assert verdict(degraded, arch, number, 0, 0) == ALLOW
+    for which, who in ((0, 1), (0, 4000), (1, 0), (1, 77), (2, 0), (2, 65534)):
+        assert verdict(degraded, arch, number, which, who) == EPERM, (which, who)
+
+
+def test_what_else_reaches_past_landlock_without_namespaces(machine: str) -> None:
+    arch, numbers = ARCHES[machine], syscalls.numbers(machine)
+    inside, degraded = seccomp.build(machine), seccomp.build(machine, network=False, hide_attributes=True)
+    for name in syscalls.WATCHES & set(numbers):
+        assert verdict(inside, arch, numbers[name]) == ALLOW
+        assert verdict(degraded, arch, numbers[name]) == EPERM, name
+    for command in range(1100):
+        owner = command in (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+        assert verdict(degraded, arch, numbers["fcntl"], 3, command) == (EPERM if owner else ALLOW), command
+    for name in ["clock_getres", "clock_gettime", "clock_nanosleep", "timer_create"]:
+        for clock in (0, 1, 2, 3, 11, -1, -2, -6, -8):
+            assert verdict(degraded, arch, numbers[name], clock) == ALLOW, clock
+        for pid in (1, 4000, 4_000_000):
+            assert verdict(degraded, arch, numbers[name], (~pid << 3) | 2) & 0xFFFF0000 == 0x00050000, pid
+    pointer = 0x7FFF00001000
+    assert verdict(degraded, arch, numbers["prlimit64"], 0, 4, pointer, 0) == EPERM
+
+
+def test_children_stay_to_be_waited_for_where_they_are_summed_up(machine: str) -> None:
+    arch, numbers = ARCHES[machine], syscalls.numbers(machine)
+    plain = seccomp.build(machine)
+    program = seccomp.counting(plain, machine)
+    number = numbers["rt_sigaction"]
+    for pointer in (0x7FFF00001000, 0x7FFF_0000_0000, 8):
+        assert verdict(program, arch, number, 17, pointer) == 0x00050000  # as if it were done
+        assert verdict(program, arch, number, 2, pointer) == ALLOW
+    assert verdict(program, arch, number, 17, 0, 0x7FFF00001000) == ALLOW  # only asks
+    for other in range(700):
+        if other != number:
+            assert verdict(program, arch, other, 17, 3) == verdict(plain, arch, other, 17, 3)
+    assert verdict(program, 0x40000003, number) == KILL

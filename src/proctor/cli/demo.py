@@ -29,7 +29,10 @@ _INPUT = b"1 2 3\n"
 
 @click.command()
 @click.option(
-    "--isolation", default="auto", show_default=True, help="The wall around each program: jail, degraded, or auto, the stronger that works."
+    "--isolation",
+    default="auto",
+    show_default=True,
+    help="The wall around each program: jail, degraded, or auto, the stronger that works.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 @click.pass_context

@@ -8,9 +8,9 @@ traceback is shown only with ``proctor --traceback``.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
-import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module

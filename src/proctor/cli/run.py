@@ -137,7 +137,10 @@ def _failure(error: click.ClickException) -> RunFailure:
 @click.option("-i", "--interactive", is_flag=True, help="Read standard input from a terminal too, up to Ctrl-D.")
 @click.option("--real-interpreter", is_flag=True, help="Start a new python3 instead of forking the warm one.")
 @click.option(
-    "--isolation", default="auto", show_default=True, help="The wall around the program: jail, degraded, or auto, the stronger that works."
+    "--isolation",
+    default="auto",
+    show_default=True,
+    help="The wall around the program: jail, degraded, or auto, the stronger that works.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON object instead.")
 @click.pass_context

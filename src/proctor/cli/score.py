@@ -55,7 +55,10 @@ EXIT_TERMINATED = 143
     help="Programs run at once.",
 )
 @click.option(
-    "--isolation", default="auto", show_default=True, help="The wall around each program: jail, degraded, or auto, the stronger that works."
+    "--isolation",
+    default="auto",
+    show_default=True,
+    help="The wall around each program: jail, degraded, or auto, the stronger that works.",
 )
 @click.option(
     "--reward", default="share", show_default=True, metavar="POLICY", help="How verdicts become a number; see below."
@@ -67,7 +70,14 @@ EXIT_TERMINATED = 143
     show_default="the problem's own",
     help="Judge outputs by this checker instead; see below.",
 )
-@click.option("--format", "format_", default="auto", show_default=True, metavar="NAME", help="Format of the problems: auto, proctor, humaneval, mbpp, apps, livecodebench, verification-info.")
+@click.option(
+    "--format",
+    "format_",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Format of the problems: auto, proctor, humaneval, mbpp, apps, livecodebench, verification-info.",
+)
 @click.option(
     "--extract",
     default="last-valid-block",

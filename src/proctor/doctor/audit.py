@@ -76,20 +76,38 @@ def _processes() -> dict[int, tuple[int, str]]:
     return found
 
 
-def _related(pid: int, processes: dict[int, tuple[int, str]]) -> bool:
-    """A descendant of this process, or an orphan that one of its agents left."""
-    me = os.getpid()
-    parent, command = processes[pid]
-    if parent == 1 and pid != me:
-        # Others on this host have orphans too: ours carry an agent's arguments or a jail's identity.
-        return f'"parent": {me},' in command or _owner(f"/proc/{pid}") >= JAIL_UIDS
-    seen = {me}
+def _descends(pid: int, processes: dict[int, tuple[int, str]]) -> bool:
+    me, seen = os.getpid(), {os.getpid()}
     while pid in processes and pid not in seen:
         seen.add(pid)
         pid = processes[pid][0]
         if pid == me:
             return True
     return False
+
+
+# Identities that jails of this process were seen with, by the block of 512 that one engine takes.
+_blocks: set[int] = set()
+
+
+def _related(pid: int, processes: dict[int, tuple[int, str]]) -> bool:
+    """A descendant of this process, or an orphan that one of its agents left."""
+    parent, command = processes[pid]
+    if pid == os.getpid():
+        return False
+    if parent == 1:
+        # Others on this host have orphans too: ours carry an agent's arguments or an identity of our jails.
+        return f'"parent": {os.getpid()},' in command or _owner(f"/proc/{pid}") // 512 in _blocks
+    if not _descends(pid, processes):
+        return False
+    if (owner := _owner(f"/proc/{pid}")) >= JAIL_UIDS:
+        _blocks.add(owner // 512)
+    return True
+
+
+def is_identity(uid: int) -> bool:
+    """A jail of this process was seen with such an identity."""
+    return uid // 512 in _blocks
 
 
 def is_ours(pid: int) -> bool:
@@ -132,7 +150,7 @@ def _marked() -> Iterator[str]:
 
 
 def _temporary() -> Iterator[str]:
-    """Entries of the shared folders that are attributable: of our names, or of a uid that is not this user's."""
+    """Entries of the shared folders that are attributable: of our names, or of an identity of our jails."""
     for folder in TEMPORARY:
         try:
             entries = list(os.scandir(folder))
@@ -140,10 +158,10 @@ def _temporary() -> Iterator[str]:
             continue
         for entry in entries:
             try:
-                stranger = entry.stat(follow_symlinks=False).st_uid not in (0, os.geteuid())
+                stranger = entry.stat(follow_symlinks=False).st_uid // 512 in _blocks
             except OSError:
                 continue
-            if stranger or entry.name.startswith(("proctor", "PROBE_")):
+            if stranger or entry.name.startswith(("proctor-", "PROBE_")):
                 yield entry.path
 
 

@@ -87,4 +87,4 @@ def _ours(path: Path) -> bool:
     except OSError:
         return False
     # Programs of an ordinary user's jail are that user outside; those of root's are somebody of their own.
-    return owner >= audit.JAIL_UIDS or (owner == os.geteuid() != 0 and not path.name.startswith("proctor-"))
+    return audit.is_identity(owner) or (owner == os.geteuid() != 0 and not path.name.startswith("proctor-"))

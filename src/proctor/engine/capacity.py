@@ -57,7 +57,11 @@ def _groups(controller: str) -> list[Path]:
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):
             continue
-        for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if not names else (f"/sys/fs/cgroup/{names}", f"/sys/fs/cgroup/{controller}"):
+        for root in (
+            ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+            if not names
+            else (f"/sys/fs/cgroup/{names}", f"/sys/fs/cgroup/{controller}")
+        ):
             place = Path(root + path)
             # In a container the path may be the host's while only the root of its own group is mounted.
             places = [place, *place.parents] if place.is_dir() else [Path(root)]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.image import Image
 from proctor.core.outcome import Outcome
 from proctor.engine import capacity
 from proctor.engine.admission import Admission, Ticket
@@ -21,7 +22,7 @@ from proctor.engine.job import Job
 from proctor.engine.link import Link
 from proctor.engine.settling import DECISIVE, Settling, Todo
 from proctor.guest import protocol
-from proctor.images.host import Image, host_image
+from proctor.images.host import host_image
 from proctor.isolation.base import Boundary
 from proctor.isolation.jail import JailBoundary
 

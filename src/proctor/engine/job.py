@@ -89,7 +89,9 @@ class Job:
     cases: tuple[Case, ...]
     limits: Limits = field(default_factory=Limits)
     stop_after: int | None = STOP_AFTER
-    compile_limits: Limits = field(default_factory=lambda: Limits(cpu_s=30, wall_s=60, memory_mib=1024, processes=128, workspace_mib=256))
+    compile_limits: Limits = field(
+        default_factory=lambda: Limits(cpu_s=30, wall_s=60, memory_mib=1024, processes=128, workspace_mib=256)
+    )
 
     def __post_init__(self) -> None:
         size = sum(-(-len(data) // _PAGE) * _PAGE for data in self.program.files.values())

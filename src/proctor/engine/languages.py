@@ -32,12 +32,35 @@ class Language:
 
 LANGUAGES: tuple[Language, ...] = (
     Language("python", "solution.py", ("python3", "solution.py"), aliases=("python3", "py"), warm=True),
-    Language("cpp", "solution.cpp", ("./solution",), ("g++", "-O2", "-std=gnu++17", "-o", "solution", "solution.cpp"), ("g++",), ("c++", "cxx")),
-    Language("c", "solution.c", ("./solution",), ("gcc", "-O2", "-std=gnu11", "-o", "solution", "solution.c", "-lm"), ("gcc",)),
-    Language("java", "Main.java", ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "Main"), ("javac", "-J-XX:+UseSerialGC", "Main.java"), ("java", "javac")),
+    Language(
+        "cpp",
+        "solution.cpp",
+        ("./solution",),
+        ("g++", "-O2", "-std=gnu++17", "-o", "solution", "solution.cpp"),
+        ("g++",),
+        ("c++", "cxx"),
+    ),
+    Language(
+        "c",
+        "solution.c",
+        ("./solution",),
+        ("gcc", "-O2", "-std=gnu11", "-o", "solution", "solution.c", "-lm"),
+        ("gcc",),
+    ),
+    Language(
+        "java",
+        "Main.java",
+        ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "Main"),
+        ("javac", "-J-XX:+UseSerialGC", "Main.java"),
+        ("java", "javac"),
+    ),
     Language("javascript", "solution.js", ("node", "solution.js"), needs=("node",), aliases=("js", "nodejs", "node")),
-    Language("go", "solution.go", ("./solution",), ("go", "build", "-o", "solution", "solution.go"), ("go",), ("golang",)),
-    Language("rust", "solution.rs", ("./solution",), ("rustc", "-O", "-o", "solution", "solution.rs"), ("rustc",), ("rs",)),
+    Language(
+        "go", "solution.go", ("./solution",), ("go", "build", "-o", "solution", "solution.go"), ("go",), ("golang",)
+    ),
+    Language(
+        "rust", "solution.rs", ("./solution",), ("rustc", "-O", "-o", "solution", "solution.rs"), ("rustc",), ("rs",)
+    ),
     Language("bash", "solution.sh", ("bash", "solution.sh"), needs=("bash",), aliases=("sh", "shell")),
 )
 _BY_NAME = {name: row for row in LANGUAGES for name in (row.name, *row.aliases)}
@@ -53,8 +76,12 @@ def language(name: str) -> Language:
     return row
 
 
-def program(source: str, name: str = "python", *, warm: bool | None = None, files: dict[str, bytes] | None = None) -> Program:
+def program(
+    source: str, name: str = "python", *, warm: bool | None = None, files: dict[str, bytes] | None = None
+) -> Program:
     """A Program of one source text in a named language, with further files beside it."""
     row = language(name)
     body = source.encode("utf-8", "surrogatepass")
-    return Program({**(files or {}), row.source: body}, row.run, row.compile, row.warm if warm is None else warm and row.warm)
+    return Program(
+        {**(files or {}), row.source: body}, row.run, row.compile, row.warm if warm is None else warm and row.warm
+    )

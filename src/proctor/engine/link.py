@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from proctor.core.errors import FrameError, InfrastructureError, IsolationUnavailable
+from proctor.core.image import Image
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine import reading
 from proctor.engine.job import Case, Program
 from proctor.engine.stream import Stream
 from proctor.guest import protocol
-from proctor.images.host import Image
 from proctor.isolation.base import AgentProcess, Boundary
 
 READY_S = 60.0  # an agent is ready in 0.1 s here; a loaded host may take a hundred times that
@@ -134,7 +134,9 @@ class Link:
                 deadline, kind = clock() + allowed, protocol.BEAT
                 while kind == protocol.BEAT:
                     left = deadline - clock()
-                    late_word = f"the agent beats, but has not come to an end in {allowed:.0f} s" if left < SILENCE_S else None
+                    late_word = (
+                        f"the agent beats, but has not come to an end in {allowed:.0f} s" if left < SILENCE_S else None
+                    )
                     kind, header, body = await self._frame(min(SILENCE_S, left), most, late_word)
                     if kind == protocol.BEAT and body:
                         raise FrameError("the agent sent a beat with a body")
@@ -167,7 +169,9 @@ class Link:
         self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits, cpu_factor: float,
         told: dict[str, Any],
     ) -> None:  # fmt: skip
-        warm = program.warm and not any(name.split("/")[0].removesuffix(".py") in self.preloaded for name in program.files)
+        warm = program.warm and not any(
+            name.split("/")[0].removesuffix(".py") in self.preloaded for name in program.files
+        )
         job: dict[str, Any] = told | {
             "files": [[name, len(data)] for name, data in program.files.items()],
             "argv": list(program.argv),

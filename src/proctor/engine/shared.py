@@ -97,7 +97,9 @@ class SyncEngine:
         with self._closing:
             if self._closed:
                 raise InfrastructureError("the engine is closed")
-            return asyncio.run_coroutine_threadsafe(self._engine.run(job, owner=owner, on_outcome=on_outcome), self._loop)
+            return asyncio.run_coroutine_threadsafe(
+                self._engine.run(job, owner=owner, on_outcome=on_outcome), self._loop
+            )
 
     def run(self, job: Job, **options: Any) -> list[Outcome]:
         """Run a job and wait for it; an exception meanwhile (Ctrl-C) ends the program."""

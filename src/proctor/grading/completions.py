@@ -104,6 +104,9 @@ def _problem_id(row: Row) -> str:
 
 def _texts(row: Row) -> Iterator[str]:
     given = [key for key in (*TEXT_KEYS, *LIST_KEYS) if row.has(key)]
+    if not given and any(key in row.data for key in TEXT_KEYS):
+        yield ""  # null: the sampler gave nothing
+        return
     if not given:
         row.fail("completion", f"missing; one of {', '.join((*TEXT_KEYS, *LIST_KEYS))}")
     # evalplus' raw files have solution beside completion: the whole program beside the part that the model wrote.

@@ -43,7 +43,8 @@ END_TOKENS = (
     "<|end_of_turn|>", "<|endofturn|>", "<|EOT|>", "<|END_OF_TURN_TOKEN|>", "<|pad|>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
     "<end_of_turn>", "<eos>", "<pad>", "</s>",
 )  # fmt: skip
-MAX_PARSED = 4 * pysource.MAX_SOURCE  # characters parsed for one completion, all its blocks together
+MAX_PARSED = 4 * pysource.MAX_SOURCE  # characters parsed for one completion, prompts before its blocks included
+MAX_BLOCKS = 200  # blocks of one completion that are tried, from the end
 
 _FENCE = re.compile(r"( *)(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
@@ -159,25 +160,36 @@ def _last_of(blocks: list[Block], language: str) -> str | None:
 
 
 def _last_valid(answer: str, blocks: list[Block], prompt: str | None) -> str | None:
+    left = MAX_PARSED
     if any(b.mark[0] == "`" for b in blocks):
         # Python has backticks only in strings and comments: such a text is a program that holds Markdown.
+        left -= _cost(answer)
         tree = pysource.parse(answer)
         if tree is not None and _acts(tree):
             return answer
     usable = [b for b in blocks if b.text.strip() and _LABELS.get(b.label or "python") == "python"]
-    left = MAX_PARSED
     idle: str | None = None
-    for block in reversed(usable):
-        left -= len(block.text)
+    for block in reversed(usable[-MAX_BLOCKS:]):
+        left -= _cost(block.text)
         if left < 0:
             break
         tree = pysource.parse(block.text)
-        if tree is None and prompt and pysource.parse(_join(prompt, block.text)) is not None:
-            return block.text
+        if tree is None and prompt:
+            whole = _join(prompt, block.text)
+            left -= _cost(whole)
+            if left < 0:
+                break
+            if pysource.parse(whole) is not None:
+                return block.text
         if tree is not None and _acts(tree):
             return block.text
         idle = idle or (block.text if tree is not None else None)
     return idle
+
+
+def _cost(source: str) -> int:
+    """Characters that parsing reads: none of a source that is too long for it."""
+    return len(source) if len(source) <= pysource.MAX_SOURCE else 0
 
 
 def _acts(tree: ast.Module) -> bool:

@@ -40,7 +40,7 @@ from proctor.grading.grades import CaseGrade, Grade, overall
 from proctor.grading.pairing import Item
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
 from proctor.grading.problem import Problem, TestCase
-from proctor.grading.values import Tolerance, plain
+from proctor.grading.values import Tolerance, parts, plain
 from proctor.guest import protocol
 
 __all__ = ["CaseGrade", "Grade", "Grader", "Work"]
@@ -293,7 +293,9 @@ def _module(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> tup
 
 def _stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     program = make_program(source, plan.row.name, warm=warm, files=files)
-    outcomes = yield Job(program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits)
+    outcomes = yield Job(
+        program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits
+    )
     pairs = zip(outcomes, plan.cases, strict=True)
     return tuple(judge.judge_stdio(outcome, case, plan.checker, _longest(plan, case)) for outcome, case in pairs)
 
@@ -335,7 +337,8 @@ def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> S
             break
         (outcome,) = yield Job(program, (Case(request=request),), limits)
         spent.append(outcome)
-        results = protocol.parse_call_results(outcome.result)[: last - first]
+        nodes = [4 * parts(case.expected) + 1000 for case in cases[first:last]]
+        results = protocol.parse_call_results(outcome.result, nodes=nodes)[: last - first]
         died = len(results) < last - first
         end = judge.ending(outcome)
         if end and not end.verdict.is_score:

@@ -104,10 +104,12 @@ def _item(row: Completion, problem: Problem, index: int) -> Item:
 def completion_text(row: Completion, index: int = 0) -> str:
     """The text of a completion in any of the forms that trainers hand over; InputError where it is none of them."""
     where = f"completions[{index}]"
+    if row is None:
+        return ""
     if isinstance(row, Mapping) and ("completion" in row or "text" in row):
         row = row["completion"] if "completion" in row else row["text"]
     elif not isinstance(row, str | Sequence | Mapping):
-        row = getattr(row, "text", getattr(row, "completion", None))
+        row = getattr(row, "text", getattr(row, "completion", row))
     if row is None:
         return ""
     if isinstance(row, str):

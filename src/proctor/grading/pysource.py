@@ -28,9 +28,10 @@ MAX_LITERAL_DEPTH = 100
 MAX_DIGITS = 1_000_000
 
 _NAME = "<proctor: source of a completion>"
-_NESTING = re.compile(r"[-+~(\[*/%&|^@]|\.(?!\d)|\b(?:not|lambda|else|elif|await)\b|:=|<<|>>")
+# Words without a boundary before them: ``1if 1else 1`` is Python.
+_NESTING = re.compile(r"[-+~(\[*/%&|^@]|\.(?!\d)|not|lambda|else|elif|await|:=|<<|>>")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
-_WORDS = frozenset(("not", "lambda", "else", "await"))
+_WORDS = frozenset(("not", "else", "await"))
 
 
 @lru_cache(maxsize=4)
@@ -59,7 +60,9 @@ def _chains_are_short(source: str) -> bool:
     if seen <= MAX_CHAIN:
         return True
     depth, elifs = 0, 0
-    outer: list[int] = []  # the depth at which each open bracket began
+    # The depth to which a comma leads back: for each open bracket where it began, and behind that for each lambda
+    # whose colon is still to come where that one began, since commas between its parameters do not end it.
+    outer: list[list[int]] = [[0]]
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             text = token.string
@@ -67,13 +70,19 @@ def _chains_are_short(source: str) -> bool:
                 depth += sum(1 for _ in _NESTING.finditer(text))
             elif token.type == tokenize.NEWLINE or text == ";":
                 depth = 0
+                del outer[-1][1:]
             elif text in _OPEN:
-                outer.append(depth + 1)
                 depth += 1
-            elif text in _CLOSE and outer:
-                depth = outer.pop()
+                outer.append([depth])
+            elif text in _CLOSE and len(outer) > 1:
+                depth = outer.pop()[0]
             elif text == ",":
-                depth = outer[-1] if outer else 0
+                depth = outer[-1][-1]
+            elif text == "lambda":
+                depth += 1
+                outer[-1].append(depth)
+            elif text == ":" and len(outer[-1]) > 1:
+                depth = outer[-1].pop()
             elif text == "elif":
                 elifs += 1
             elif text in _WORDS or (token.type == tokenize.OP and text not in _CLOSE):

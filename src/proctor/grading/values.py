@@ -1,31 +1,35 @@
 """Judge the value that a function gave against the one that was expected.
 
 Both sides are plain data: the result was decoded from bytes by
-``proctor.guest.protocol``, so it holds exact built-in types and no method of
-the program's. Equality is Python's own (``1 == 1.0 == True``, sets and dicts
+``proctor.guest.protocol``, so it holds exact built-in types, ``Members`` and
+``Pairs`` where the program had sets and dicts, and no method of the program's.
+Equality is Python's own (``1 == 1.0 == True``, sets and dicts
 in any order) with three differences, each of which a test set needs: nan
 equals nan; a list equals a tuple unless the case says otherwise, because
 tests from JSON have no tuples; and an object that is not data equals nothing.
 
-The walk keeps its own stack, looks hostile keys up and never files them, and
-is linear in the smaller of the two values.
+The walk keeps its own stack and is linear in the smaller of the two values.
+Only the expected value's members and keys are put into a hash table; those that
+the program gave are looked up there, since it could choose keys that make a
+table of its own quadratic.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from proctor.core.errors import InputError
 from proctor.grading.checkers import EXCERPT, CheckResult
-from proctor.guest.protocol import Opaque, decode_value, encode_value
+from proctor.guest.protocol import Members, Opaque, Pairs, decode_value, encode_value
 
 MAX_DEPTH = 400  # nested containers; the decoder stops before, so only a caller's own values reach it
 
 _NUMBERS = (bool, int, float, complex)
 _SEQUENCES = (list, tuple)
-_SETS = (set, frozenset)
+_SETS = (set, frozenset, Members)
+_DICTS = (dict, Pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def same_value(got: Any, expected: Any, *, tolerance: Tolerance = EXACT, exact_t
     """Compare a decoded result with the expected value; never raises.
 
     Args:
-        got: from ``decode_value``; may hold ``Opaque``.
+        got: from ``parse_call_results``; may hold ``Opaque``. Real sets and dicts do as well, where they are the caller's.
         expected: plain data, the caller's.
         tolerance: for numbers; equal ones need none.
         exact_types: a list is no tuple. Numbers compare by value all the same.
@@ -126,10 +130,10 @@ def _difference(got: Any, expected: Any, tolerance: Tolerance, exact_types: bool
                 return f"expected {len(b)} items, got {len(a)}: expected {show(b)}, got {show(a)}"
             stack.extend((x, y, depth + 1) for x, y in zip(reversed(a), reversed(b), strict=True))
         elif kind_a in _SETS and kind_b in _SETS:
-            if len(a) != len(b) or _leftover(a, b, exact_types):
+            if len(a) != len(b) or _leftover(a, b):
                 return f"expected {show(b)}, got {show(a)}"
-        elif kind_a is dict and kind_b is dict:
-            pairs = _matched(a, b, exact_types)
+        elif kind_a in _DICTS and kind_b in _DICTS:
+            pairs = _matched(a, b)
             if pairs is None:
                 return f"the keys differ: expected {show(b)}, got {show(a)}"
             stack.extend((x, y, depth + 1) for x, y in reversed(pairs))
@@ -158,51 +162,98 @@ def _same_number(a: Any, b: Any, tolerance: Tolerance) -> bool:
     return bool(gap <= bound) and bound != float("inf")
 
 
-def _leftover(got: Any, expected: Any, exact_types: bool) -> bool:
-    """Some member of ``got`` is not in ``expected``; both are sets of one size."""
-    if all(type(item) in _PLAIN_KEYS for item in expected):
-        return any(item not in expected for item in got)
-    left = Counter(_frozen(item, exact_types) for item in expected)
-    for item in got:
-        key = _frozen(item, exact_types)
-        if not left.get(key):
-            return True
-        left[key] -= 1
-    return False
+class _Ids:
+    """Numbers for the members and keys of an expected value, equal ones having the same.
+
+    Parts of tuples and frozensets are numbered too, so that one of them is
+    looked up as the numbers of its parts, whatever their order in a set.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def add(self, item: Any) -> int:
+        """The number of a member that is expected."""
+        kind = type(item)
+        if kind is tuple:
+            item = (tuple, *map(self.add, item))
+        elif kind in _SETS:
+            item = (frozenset, *sorted(map(self.add, item)))
+        elif kind in _INEXACT and item != item:
+            item = _NAN
+        return self.known.setdefault(item, len(self.known))
+
+    def find(self, item: Any) -> int | None:
+        """The number of an equal member that is expected; None: there is none. Looks up and keeps nothing."""
+        kind = type(item)
+        if kind is tuple or kind in _SETS:
+            parts: list[Any] = [tuple if kind is tuple else frozenset]
+            for part in item:
+                number = self.find(part)
+                if number is None:
+                    return None
+                parts.append(number)
+            if kind is not tuple:
+                parts[1:] = sorted(parts[1:])
+            item = tuple(parts)
+        elif kind in _INEXACT:
+            item = _NAN if item != item else item
+        elif kind not in _EXACT:
+            return None  # no data
+        return self.known.get(item)
 
 
-def _matched(got: Any, expected: Any, exact_types: bool) -> list[tuple[Any, Any]] | None:
-    """Pairs of values under equal keys, or None where the keys differ."""
-    if len(got) != len(expected):
-        return None
-    if all(type(key) in _PLAIN_KEYS for key in expected):
-        return [(value, expected[key]) for key, value in got.items()] if got.keys() <= expected.keys() else None
-    left: dict[Any, list[Any]] = {}
-    for key, value in expected.items():
-        left.setdefault(_frozen(key, exact_types), []).append(value)
-    pairs = []
-    for key, value in got.items():
-        under = left.get(_frozen(key, exact_types))
-        if not under:
-            return None
-        pairs.append((value, under.pop(0)))
-    return pairs
-
-
-_PLAIN_KEYS = (int, str, bytes, bool, type(None))
+_INEXACT = (float, complex)
+_EXACT = (int, str, bytes, bool, type(None))
 _NAN = object()
 
 
-def _frozen(item: Any, exact_types: bool) -> Any:
-    """A hashable stand-in that is equal exactly where the items are; only hashable data comes here."""
-    kind = type(item)
-    if kind is float or kind is complex:
-        return _NAN if item != item else item
-    if kind in _SEQUENCES:
-        return (kind if exact_types else tuple, tuple(_frozen(x, exact_types) for x in item))
-    if kind in _SETS:
-        return (frozenset, frozenset(Counter(_frozen(x, exact_types) for x in item).items()))
-    return item
+def _leftover(got: Any, expected: Any) -> bool:
+    """Some member of ``got`` is not in ``expected``, or is there less often; both have one size."""
+    ids, left = _Ids(), dict[int | None, int]()
+    for item in expected:
+        number = ids.add(item)
+        left[number] = left.get(number, 0) + 1  # twice: nan, which Python holds apart
+    for item in got:
+        found = ids.find(item)
+        if not left.get(found):
+            return True
+        left[found] -= 1
+    return False
+
+
+def _matched(got: Any, expected: Any) -> list[tuple[Any, Any]] | None:
+    """Pairs of values under equal keys, or None where the keys differ."""
+    if len(got) != len(expected):
+        return None
+    ids, left = _Ids(), dict[int | None, list[Any]]()
+    for key, value in reversed(expected.items()):  # backwards, as they are taken from the end
+        left.setdefault(ids.add(key), []).append(value)
+    pairs = []
+    for key, value in _items(got):
+        under = left.get(ids.find(key))
+        if not under:
+            return None
+        pairs.append((value, under.pop()))
+    return pairs
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items if type(value) is Pairs else value.items()
+
+
+def parts(value: Any) -> int:
+    """How many parts a caller's plain value has, itself included: a value that is equal to it has as many."""
+    count, stack = 0, [value]
+    while stack:
+        item = stack.pop()
+        count += 1
+        if type(item) is dict:
+            stack.extend(item)
+            stack.extend(item.values())
+        elif type(item) in _SEQUENCES or type(item) in _SETS:
+            stack.extend(item)
+    return count
 
 
 def _show(value: Any, depth: int) -> str:
@@ -213,18 +264,19 @@ def _show(value: Any, depth: int) -> str:
         return f"<int of {value.bit_length()} bits>"
     if kind in (str, bytes):
         return ascii(value[:EXCERPT])
-    if kind in _SEQUENCES or kind in _SETS or kind is dict:
+    if kind in _SEQUENCES or kind in _SETS or kind in _DICTS:
         if not depth:
             return "..."
         few = []
-        for count, item in enumerate(value.items() if kind is dict else value):
+        for count, item in enumerate(_items(value) if kind in _DICTS else value):
             if count == 20:
                 few.append("...")
                 break
-            pair = kind is dict
+            pair = kind in _DICTS
             few.append(f"{_show(item[0], 1)}: {_show(item[1], depth - 1)}" if pair else _show(item, depth - 1))
             if sum(map(len, few)) > 2 * EXCERPT:
                 break
+        kind = {"set": set, "frozenset": frozenset}[value.kind] if kind is Members else kind
         return _BRACKETS[kind].format(", ".join(few) + ("," if kind is tuple and len(value) == 1 else ""))
     return ascii(value)
 
@@ -233,6 +285,7 @@ _BRACKETS: dict[type, str] = {
     list: "[{}]",
     tuple: "({})",
     dict: "{{{}}}",
+    Pairs: "{{{}}}",
     set: "{{{}}}",
     frozenset: "frozenset({{{}}})",
 }

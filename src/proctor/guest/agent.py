@@ -63,8 +63,12 @@ def main(folder: str) -> zygote.Script:
                 other = config["public_python"]
                 if other and linux.public(other):
                     cgroups.remove(paths)
-                    os.execv(other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level], "reasons": reasons})])
-                reasons.append(f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it")
+                    os.execv(
+                        other, [other, "-S", sys.argv[0], json.dumps(config | {"levels": [level], "reasons": reasons})]
+                    )
+                reasons.append(
+                    f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it"
+                )
                 continue
             pid, reason = start(config, level, group, folder, host)
             if pid == 0:
@@ -120,7 +124,14 @@ def spare_agent() -> None:
 
 def lift_limits() -> None:
     """Undo limits inherited from the trainer's shell, as far as the hard ones let us."""
-    whiches = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_STACK, resource.RLIMIT_NPROC)
+    whiches = (
+        resource.RLIMIT_AS,
+        resource.RLIMIT_DATA,
+        resource.RLIMIT_CPU,
+        resource.RLIMIT_FSIZE,
+        resource.RLIMIT_STACK,
+        resource.RLIMIT_NPROC,
+    )
     for which in (*whiches, resource.RLIMIT_NOFILE):
         soft, hard = resource.getrlimit(which)
         top = resource.RLIM_INFINITY if which != resource.RLIMIT_NOFILE else max(hard, 65_536)
@@ -144,6 +155,7 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         os.mkdir(config["box"], 0o711)
     news_read, news = os.pipe2(os.O_CLOEXEC)
     go, go_write = os.pipe2(os.O_CLOEXEC)
+    supervisor = os.getpid()
     maker = os.fork()
     if maker == 0:
         os.close(news_read)
@@ -152,6 +164,9 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         try:
             from . import jail, protocol, zygote  # noqa: F401  # now: behind the walls these files cannot be seen
 
+            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:
+                os._exit(_FAILED)
             group.join()
             pid = walls(config, level, news, go)
             if pid:
@@ -215,10 +230,15 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
             os.setresgid(0, 0, 0)
             os.setgroups([])
             os.setresuid(0, 0, 0)
+            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity had undone it
     else:
         uid, gid = os.geteuid(), os.getegid()
         linux.unshare(linux.NEWUSER | linux.NEWNS)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{CASE_UID} {uid} 1"), ("gid_map", f"{CASE_UID} {gid} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{CASE_UID} {uid} 1"),
+            ("gid_map", f"{CASE_UID} {gid} 1"),
+        ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
         root.build(config["root"], own_proc=False)
@@ -269,11 +289,13 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     zygote.preload(config["preload"], inside)
     slot = jail.Slot(
         control=jail.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
-        seccomp=seccomp.build(network=inside, hide_attributes=not inside), landlock_abi=landlock.abi(),
+        seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features,
     )  # fmt: skip
-    jail.write_all(slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)}))
+    jail.write_all(
+        slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})
+    )
     os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
@@ -306,8 +328,9 @@ class Host:
         self.ends = {config["lifeline"]}
         self.timeout = None
         try:
-            self.ends.add(os.pidfd_open(self.parent))
-            self.poller.register(max(self.ends), select.POLLIN)
+            parent = os.pidfd_open(self.parent)
+            self.poller.register(parent, select.POLLIN)
+            self.ends.add(parent)
         except OSError:
             self.timeout = 200  # no process descriptors here: look at the parent's number now and then
 

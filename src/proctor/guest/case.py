@@ -86,7 +86,9 @@ def enter(setup: Setup) -> None:
         os.setresgid(setup.uid, setup.uid, setup.uid)
         os.setresuid(setup.uid, setup.uid, setup.uid)
     linux.drop_capabilities()
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # its own /proc/self is readable, as in a fresh process, and the next file its own
+    linux.prctl(
+        linux.PR_SET_DUMPABLE, 1
+    )  # its own /proc/self is readable, as in a fresh process, and the next file its own
     try:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(score, b"1000")

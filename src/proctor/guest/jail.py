@@ -120,7 +120,9 @@ class Jail:
     # ------------------------------------------------------------ set-up
 
     def prepare(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a program of the same user may send it, and pid 1 is spared only the default
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # a program of the same user may send it, and pid 1 is spared only the default
         if self.slot.seccomp is not None and not self.slot.group.cpu:
             self.slot.seccomp = seccomp.counting(self.slot.seccomp)
             linux.seccomp_prepare(self.slot.seccomp)
@@ -146,7 +148,9 @@ class Jail:
         ):
             hard = resource.getrlimit(which)[1]
             if hard != resource.RLIM_INFINITY and hard < needed:
-                self.fail(f"the hard limit `ulimit -H{name}` of the calling process is {hard}, and the job may need {needed}")
+                self.fail(
+                    f"the hard limit `ulimit -H{name}` of the calling process is {hard}, and the job may need {needed}"
+                )
 
     def workspace(self, limits: dict[str, Any]) -> None:
         """A fresh workspace with the program's files in it, owned by the jail and read-only.
@@ -247,7 +251,9 @@ class Jail:
                 os._exit(FAILED)
             return run
         os.close(mark)
-        watcher = watch.Watch(pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control)
+        watcher = watch.Watch(
+            pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control
+        )
         try:
             ended, waited = watcher.run(
                 limits, cpu_kill=header["cpu_kill"], steps=header["steps"], streams=(streams[1], streams[2], result),
@@ -262,11 +268,22 @@ class Jail:
         noted = os.read(mark_read, 500)
         os.close(mark_read)
         if noted[:1] != b"1" and not (ended == "memory" and not noted):
-            self.fail("a case could not be set up: " + (noted[1:].decode("utf-8", "replace") or f"status {watcher.status}"))
-        out = {"job": self.job["token"], "case": header["case"], "ended": ended, "wall_ns": wall, "waited_ns": waited, "left": watcher.left}
+            self.fail(
+                "a case could not be set up: " + (noted[1:].decode("utf-8", "replace") or f"status {watcher.status}")
+            )
+        out = {
+            "job": self.job["token"],
+            "case": header["case"],
+            "ended": ended,
+            "wall_ns": wall,
+            "waited_ns": waited,
+            "left": watcher.left,
+        }
         out["cpu_ns"] = watch.cpu_total(group, readings)
         out["step_ns"] = min(watcher.busiest, out["cpu_ns"])
-        peak = (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
+        peak = (
+            (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
+        )
         out["peak"] = max(peak, 0)
         out["steady"] = 0 <= watcher.at_half < (os.fstat(result).st_size if result >= 0 else 0)
         status = watcher.status or 0
@@ -289,8 +306,20 @@ class Jail:
 
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
-        nothing = {"kept": [0, 0, 0], "written": [0, 0, 0], "cpu_ns": 0, "step_ns": 0, "wall_ns": 0, "peak": 0, "left": 0, "steady": False}
-        self.send(protocol.OUTCOME, {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing})
+        nothing = {
+            "kept": [0, 0, 0],
+            "written": [0, 0, 0],
+            "cpu_ns": 0,
+            "step_ns": 0,
+            "wall_ns": 0,
+            "peak": 0,
+            "left": 0,
+            "steady": False,
+        }
+        self.send(
+            protocol.OUTCOME,
+            {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing},
+        )
 
     def ruleset(self) -> int:
         rules = [(path, landlock.READ) for path in self.slot.readable]
@@ -313,7 +342,11 @@ class Jail:
         """The next frame; ends this process when the host has gone."""
         try:
             kind, header, body = protocol.unpack_head(read_exact(self.slot.control, protocol.HEAD.size))
-            return kind, protocol.unpack_header(read_exact(self.slot.control, header)), read_exact(self.slot.control, body)
+            return (
+                kind,
+                protocol.unpack_header(read_exact(self.slot.control, header)),
+                read_exact(self.slot.control, body),
+            )
         except EOFError:
             os._exit(FAILED)
 
@@ -327,7 +360,11 @@ class Jail:
         kept = [min(size, cap) for size, cap in zip(sizes, caps, strict=True)]
         out["kept"], out["written"] = kept, sizes
         head = protocol.pack(protocol.OUTCOME, out)
-        write_all(self.slot.control, protocol.HEAD.pack(protocol.OUTCOME, len(head) - protocol.HEAD.size, sum(kept)) + head[protocol.HEAD.size :])
+        write_all(
+            self.slot.control,
+            protocol.HEAD.pack(protocol.OUTCOME, len(head) - protocol.HEAD.size, sum(kept))
+            + head[protocol.HEAD.size :],
+        )
         for fd, size in zip([*streams[1:3], result], kept, strict=True):
             at = 0
             while at < size:

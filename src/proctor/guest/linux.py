@@ -67,14 +67,24 @@ def setns(fd: int, kind: int) -> None:
 def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str | None = None) -> None:
     """mount(2); paths are encoded as the file system's."""
     encode: Callable[[str | None], bytes | None] = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
-    _check(_LIBC.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data)), f"mount {target}")
+    _check(
+        _LIBC.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data)),
+        f"mount {target}",
+    )
 
 
 def mount_readonly(target: str) -> None:
     """Make the mount at ``target``, and all below it, read-only, nosuid and nodev."""
     attributes = struct.pack("=QQQQ", 1 | 2 | 4, 0, 0, 0)
     try:
-        _syscall("mount_setattr", ctypes.c_int(-100), os.fsencode(target), ctypes.c_uint(0x8000), attributes, ctypes.c_size_t(32))
+        _syscall(
+            "mount_setattr",
+            ctypes.c_int(-100),
+            os.fsencode(target),
+            ctypes.c_uint(0x8000),
+            attributes,
+            ctypes.c_size_t(32),
+        )
     except OSError:  # before Linux 5.12: only the top mount, its locked flags kept
         locked = MS_NOEXEC if os.statvfs(target).f_flag & os.ST_NOEXEC else 0
         mount("none", target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | locked)
@@ -233,7 +243,9 @@ def landlock_create(attributes: bytes | None, flags: int = 0) -> int:
 
 def landlock_add_path(ruleset: int, access: int, fd: int) -> None:
     """Allow ``access`` beneath the open directory (or on the file) ``fd``."""
-    _syscall("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", access, fd), ctypes.c_uint(0))
+    _syscall(
+        "landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", access, fd), ctypes.c_uint(0)
+    )
 
 
 def landlock_restrict(ruleset: int) -> None:

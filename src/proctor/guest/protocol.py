@@ -3,7 +3,8 @@
 The only guest module that the host imports; standard library only, because it
 is shipped inside the image as well. Everything that comes out of a guest is
 hostile: each reader here is bounded in size, depth and count, and fails with
-``ValueError`` on anything else. Nothing is unpickled or evaluated.
+``ValueError`` on anything else. Nothing is unpickled or evaluated, and no
+hostile number or tuple is put into a hash table, which chosen ones make quadratic.
 
 A frame is ``kind (1 byte), header length, body length (4 bytes each, big
 endian), header (JSON object), body (bytes)``.
@@ -13,10 +14,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 VERSION = 1
 HEAD = struct.Struct(">BII")
@@ -36,7 +36,6 @@ MAX_RESULT = 16 << 20  # bytes of encoded results that come back from one proces
 MAX_DEPTH = 200  # nested containers; deeper than any test data seen, shallower than the C stack
 MAX_NODES = 2_000_000  # some 2 s of decoding here, in all that one process sends; real results have thousands
 MAX_RECORDS = 100_000  # results that one process may give: calls, or named tests
-MAX_COLLISIONS = 256  # keys of one hash: real data has 2 (hash(-1) == hash(-2)), a flood thousands
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -81,15 +80,43 @@ def unpack_header(data: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """What stands for a value that is not plain data: equal to no data.
-
-    Attributes:
-        type_name: the name of its class, as the program has it; at most 100 characters.
-        truthy: ``bool(value)``, None where that raised.
-    """
+    """What stands for a value that is not plain data: its class's name, and ``bool(value)``, None where that raised."""
 
     type_name: str
     truthy: bool | None = None
+
+
+class _Table:
+    __slots__ = ()
+    items: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Members(_Table):
+    """What stands for a set that came out of a guest: its members, as they came, and perhaps one twice."""
+
+    kind: Literal["set", "frozenset"]
+    items: list[Any]
+
+    def __repr__(self) -> str:
+        inside = f"{{{', '.join(map(repr, self.items))}}}" if self.items else ""
+        return inside if self.kind == "set" and inside else f"{self.kind}({inside})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pairs(_Table):
+    """What stands for a dict that came out of a guest: its keys and values, as they came, and perhaps a key twice."""
+
+    items: list[tuple[Any, Any]]
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{key!r}: {value!r}' for key, value in self.items)}}}"
 
 
 class _Encoder:
@@ -168,7 +195,6 @@ class _Encoder:
 
 _SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z", range: b"l"}
 _VIEWS = ("dict_keys", "dict_values", "dict_items")
-_MAKERS: dict[bytes, Any] = {b"l": list, b"t": tuple, b"S": set, b"Z": frozenset}
 
 
 def encode_value(value: Any, limit: int = MAX_BODY) -> bytes:
@@ -178,9 +204,15 @@ def encode_value(value: Any, limit: int = MAX_BODY) -> bytes:
     return bytes(encoder.out)
 
 
+class TooManyParts(ValueError):
+    """A value has more parts than it may have."""
+
+
 class _Decoder:
-    def __init__(self, data: bytes, nodes: int = MAX_NODES) -> None:
-        self.data, self.at, self.left = data, 0, nodes
+    """Reads one value; ``hostile``: sets and dicts come as ``Members`` and ``Pairs``, and nothing is hashed."""
+
+    def __init__(self, data: bytes, nodes: int = MAX_NODES, *, hostile: bool = False) -> None:
+        self.data, self.at, self.left, self.hostile = data, 0, nodes, hostile
 
     def take(self, count: int) -> bytes:
         end = self.at + count
@@ -195,8 +227,8 @@ class _Decoder:
 
     def get(self, depth: int = 0) -> Any:
         self.left -= 1
-        if depth > MAX_DEPTH + 1 or self.left < 0:
-            raise ValueError("value is nested too deeply or has too many parts")
+        if self.left < 0 or depth > MAX_DEPTH + 1:
+            raise (TooManyParts if self.left < 0 else ValueError)("value is nested too deeply or has too many parts")
         tag = self.take(1)
         if tag in _CONSTANTS:
             return _CONSTANTS[tag]
@@ -208,10 +240,9 @@ class _Decoder:
             return complex(*struct.unpack(">dd", self.take(16)))
         if tag == b"i":
             return int(self.take(self.count()), 16)  # base 16 is linear and has no digit guard
-        if tag == b"s":
-            return self.take(self.count()).decode("utf-8", "surrogatepass")
-        if tag == b"b":
-            return self.take(self.count())
+        if tag in (b"s", b"b"):
+            data = self.take(self.count())
+            return data if tag == b"b" else data.decode("utf-8", "surrogatepass")
         if tag == b"o":
             name = self.take(self.count()).decode("utf-8", "surrogatepass")
             return Opaque(name[:100], _CONSTANTS.get(self.take(1)))
@@ -219,33 +250,32 @@ class _Decoder:
         if count > len(self.data) - self.at:
             raise ValueError("count is larger than the data")
         items = [self.get(depth + 1) for _ in range(count)]
-        if tag == b"d":
-            if count % 2:
-                raise ValueError("dict of an odd number of parts")
-            _check_keys(items[::2])
-            return dict(zip(items[::2], items[1::2], strict=True))
-        if tag not in _MAKERS:
-            raise ValueError("unknown tag")
-        if tag in (b"S", b"Z"):
-            _check_keys(items)
-        return _MAKERS[tag](items)
+        if tag in (b"l", b"t"):
+            return items if tag == b"l" else tuple(items)
+        pairs = tag == b"d"
+        if tag not in (b"S", b"Z", b"d") or (pairs and len(items) % 2):
+            raise ValueError("unknown tag, or a dict of an odd number of parts")
+        if not all(map(_is_key, items[::2] if pairs else items)):
+            raise ValueError("key is not hashable")
+        if pairs:
+            return (Pairs if self.hostile else dict)(list(zip(items[::2], items[1::2], strict=True)))
+        kind: Literal["set", "frozenset"] = "set" if tag == b"S" else "frozenset"
+        return Members(kind, items) if self.hostile else {"set": set, "frozenset": frozenset}[kind](items)
 
 
 _CONSTANTS: dict[bytes, Any] = {b"N": None, b"T": True, b"F": False}
 
 
-def _check_keys(keys: list[Any]) -> None:
-    """Refuse unhashable keys and hash floods, which would make a table quadratic."""
-    try:
-        hashes = Counter(map(hash, keys))
-    except TypeError as exc:
-        raise ValueError("key is not hashable") from exc
-    if hashes and max(hashes.values()) > MAX_COLLISIONS:
-        raise ValueError("too many keys of one hash")
+def _is_key(value: Any) -> bool:
+    """Of a kind that can be hashed; looked at, not tried. Members of a frozenset were looked at when it was read."""
+    kind = type(value)
+    if kind is tuple:
+        return all(map(_is_key, value))
+    return not (kind in (list, set, dict, Pairs) or (kind is Members and value.kind == "set"))
 
 
 def decode_value(data: bytes) -> Any:
-    """The value that ``encode_value`` wrote, or ValueError; never runs anything."""
+    """The value that ``encode_value`` wrote, or ValueError; for the host's own data, as it builds sets and dicts."""
     return _decode(_Decoder(data))
 
 
@@ -270,7 +300,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What one call gave: a value, or the name and text of what it raised."""
+    """What one call gave: a value (``Members`` and ``Pairs`` in it), or the name and text of what it raised."""
 
     value: Any = None
     error: str | None = None
@@ -294,8 +324,7 @@ def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> byt
 def test_request(*, source_file: str, module: str, tests: str, test_module: str, nonce: str, appended: bool) -> bytes:
     """Ask the harness to run test source against a file of the program.
 
-    ``appended``: the tests run in the solution's own namespace, as if they
-    stood at its end; otherwise they are a module that imports it.
+    ``appended``: in the solution's own namespace, as if at its end; otherwise as a module that imports it.
     """
     return encode_value(
         {"kind": "tests", "file": source_file, "module": module, "tests": tests, "test_module": test_module}
@@ -313,27 +342,37 @@ def record(value: Any) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-def _records(result: bytes) -> list[Any]:
+def _records(result: bytes, nodes: Sequence[int] = ()) -> list[Any]:
+    """The records that came in full; None for one that cannot be read, ``_TOO_LARGE`` where ``nodes`` has less."""
     values: list[Any] = []
-    at, nodes = 0, MAX_NODES
-    while at + 4 <= len(result) and nodes > 0 and len(values) < MAX_RECORDS:
+    at, left = 0, MAX_NODES
+    while at + 4 <= len(result) and left > 0 and len(values) < MAX_RECORDS:
         size = int.from_bytes(result[at : at + 4], "big")
         if at + 4 + size > len(result):
             break
-        decoder = _Decoder(result[at + 4 : at + 4 + size], nodes)
+        allowed = min(left, nodes[len(values)]) if len(values) < len(nodes) else left
+        decoder = _Decoder(result[at + 4 : at + 4 + size], allowed, hostile=True)
         try:
             values.append(_decode(decoder))
+        except TooManyParts:
+            values.append(_TOO_LARGE)
         except (ValueError, RecursionError, OverflowError, MemoryError):
             values.append(None)
-        nodes = max(0, decoder.left)
+        left -= allowed - max(0, decoder.left)
         at += 4 + size
     return values
 
 
-def parse_call_results(result: bytes) -> list[CallResult]:
-    """Results so far, in call order; a record that is not one reads as an error."""
+_TOO_LARGE = ("value", Opaque("value of too many parts", True))  # only what has parts has too many: it is true
+
+
+def parse_call_results(result: bytes, *, nodes: Sequence[int] = ()) -> list[CallResult]:
+    """Results so far, in call order; a record that is not one reads as an error.
+
+    ``nodes``: parts that each call's record may have, two of them its own; the value of a larger one is ``Opaque``.
+    """
     results = []
-    for row in _records(result):
+    for row in _records(result, nodes):
         if isinstance(row, tuple) and len(row) == 2 and row[0] == "value":
             results.append(CallResult(row[1]))
         elif isinstance(row, tuple) and len(row) == 3 and row[0] == "raised":

@@ -64,7 +64,9 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     os.chdir("/")
     linux.umount("/.old", linux.MNT_DETACH)
     os.rmdir("/.old")
-    linux.mount("none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV)
+    linux.mount(
+        "none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
+    )
 
 
 def _cover(top: str, folder: str, entries: list[tuple[int, str]], fds: str) -> None:

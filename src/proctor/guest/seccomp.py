@@ -27,7 +27,9 @@ _IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)  # TCG
 _RLIMIT_CORE = 4
 _SIGCHLD = 17
 _OWNERS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that sends any signal to any process
-_OWN_CLOCKS = 0xFFFFFFF8  # from here on a CPU clock is the caller's own; below, down to 1 << 31, that of a process by number
+_OWN_CLOCKS = (
+    0xFFFFFFF8  # from here on a CPU clock is the caller's own; below, down to 1 << 31, that of a process by number
+)
 # Questions and orders about a process by its number, which comes first; 0 is the caller.
 _BY_PID = (
     "getpgid getsid get_robust_list sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval "
@@ -123,7 +125,9 @@ def _tree(points: list[tuple[int, bytes]]) -> bytes:
     return _op(_JGE, points[middle][0], 0, 1) + _op(_JA, skip) + left + right
 
 
-def build(machine: str | None = None, *, network: bool = True, hide_attributes: bool = False) -> bytes:
+def build(
+    machine: str | None = None, *, network: bool = True, hide_attributes: bool = False, memory_files: bool = True
+) -> bytes:  # fmt: skip
     """The filter's bytes.
 
     Args:
@@ -131,6 +135,7 @@ def build(machine: str | None = None, *, network: bool = True, hide_attributes: 
         network: the program is in an empty network namespace and a private root, so sockets reach nothing.
         hide_attributes: no namespaces hide the host. Refuse what passes Landlock: chmod, chown and utime by
             path, watching paths, and all that other processes can be asked or told by their number.
+        memory_files: a control group counts them; where none does, each would be memory beyond the limit.
     """
     machine = machine or os.uname().machine
     numbers = syscalls.numbers(machine)
@@ -141,6 +146,8 @@ def build(machine: str | None = None, *, network: bool = True, hide_attributes: 
         blocks |= _without_network()
     if hide_attributes:
         blocks |= _without_namespaces()
+    if not memory_files:
+        blocks["memfd_create"] = _ret(_ENOSYS)
     for name, block in blocks.items():
         if name in numbers:
             actions[numbers[name]] = block

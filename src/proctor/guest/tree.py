@@ -17,13 +17,13 @@ def remove(path: bytes, keep: bool = False) -> None:
     so neither the length of a path nor recursion bounds the depth. Beside it,
     because in it every name may be taken by the program.
     """
+    os.chmod(path, 0o700)  # before anything is made: FileNotFoundError where there is nothing to remove
     heap = b"%s.%s" % (path.rstrip(b"/"), os.urandom(8).hex().encode())
     os.mkdir(heap, 0o700)
     count = 0
 
     def empty(folder: bytes) -> None:
         nonlocal count
-        os.chmod(folder, 0o700)
         with os.scandir(folder) as entries:
             listing = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         for name, is_dir in listing:

@@ -14,12 +14,12 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, InputError
+from proctor.core.image import Image
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "alternatives", "ssl/openssl.cnf")
@@ -40,30 +40,6 @@ _LINKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A root and how to use it.
-
-    Attributes:
-        plan: what ``guest/root.py`` builds, as JSON.
-        python: the interpreter, the same path inside.
-        env: all of a program's environment.
-        readable: paths to allow where no mount namespace can hide the rest.
-        public_python: an interpreter that every user may run, for hosts where
-            no mount can show a private one; None where there is none.
-        preload: modules to import into the warm interpreter beyond the usual.
-        digest: changes when anything that programs can see does.
-    """
-
-    plan: dict[str, Any]
-    python: str
-    env: dict[str, str]
-    readable: list[str]
-    public_python: str | None
-    preload: list[str]
-    digest: str
-
-
 @cache
 def _interpreter() -> dict[str, Any]:
     """The real interpreter behind this one (a venv or a shim may stand before it)."""
@@ -78,7 +54,13 @@ def _interpreter() -> dict[str, Any]:
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise InfrastructureError(f"the interpreter {base} does not start: {exc}") from exc
     python = str(Path(executable).resolve())
-    return {"python": python, "prefix": str(Path(prefix).resolve()), "sites": sites, "stdlib": stdlib, "version": version}
+    return {
+        "python": python,
+        "prefix": str(Path(prefix).resolve()),
+        "sites": sites,
+        "stdlib": stdlib,
+        "version": version,
+    }
 
 
 @cache
@@ -86,7 +68,9 @@ def _public_python() -> str | None:
     """A system interpreter of version 3.11 or newer."""
     for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
         try:
-            answer = subprocess.run([path, "-I", "-c", "import sys;print(sys.version_info >= (3, 11))"], capture_output=True, timeout=60)
+            answer = subprocess.run(
+                [path, "-I", "-c", "import sys;print(sys.version_info >= (3, 11))"], capture_output=True, timeout=60
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         if answer.stdout.strip() == b"True":
@@ -140,7 +124,15 @@ def host_image(packages: tuple[str, ...] = (), preload: tuple[str, ...] = ()) ->
     readable += [path for path in SYSTEM if os.path.islink(path)] + ["/etc/localtime"]
     readable += [str(path) for path in entries]
     about = json.dumps([plan, env, list(preload), found["version"], [str(p) for p in entries]], sort_keys=True)
-    return Image(plan, found["python"], env, readable, _public_python(), list(preload), "host-" + hashlib.sha256(about.encode()).hexdigest()[:32])
+    return Image(
+        plan,
+        found["python"],
+        env,
+        readable,
+        _public_python(),
+        list(preload),
+        "host-" + hashlib.sha256(about.encode()).hexdigest()[:32],
+    )
 
 
 def _without(path: str, hidden: list[str]) -> list[str]:
@@ -165,7 +157,9 @@ def _package_entries(packages: tuple[str, ...]) -> list[Path]:
             dist = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError as exc:
             if name in (re.sub(r"[-_.]+", "-", p).lower() for p in packages):
-                raise InputError(f"{name!r} is not installed in {sys.prefix}; install it there", field="packages") from exc
+                raise InputError(
+                    f"{name!r} is not installed in {sys.prefix}; install it there", field="packages"
+                ) from exc
             continue  # an optional requirement
         for requirement in dist.requires or []:
             match = re.match(r"[A-Za-z0-9._-]+", requirement)

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Protocol
 
-from proctor.images.host import Image
+from proctor.core.image import Image
 
 LEVELS = ("auto", "jail", "degraded")  # auto: the strongest of the others that this host allows
 

@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 from proctor.core.errors import InputError
+from proctor.core.image import Image
 from proctor.guest import protocol
-from proctor.images.host import Image
 from proctor.isolation import sweep
 from proctor.isolation.base import LEVELS, AgentProcess
 from proctor.isolation.identities import Identities
@@ -82,7 +82,9 @@ class JailBoundary:
 
     def ended(self, agent: AgentProcess) -> bool:
         """See ``Boundary``. A supervisor that left by itself with one of its statuses has cleaned up."""
-        if agent.process.returncode not in (0, protocol.STATUS_MEMORY) and not sweep.remove_named(agent.name, agent.identity):
+        if agent.process.returncode not in (0, protocol.STATUS_MEMORY) and not sweep.remove_named(
+            agent.name, agent.identity
+        ):
             return False
         self.identities.give_back(agent.identity)
         return True

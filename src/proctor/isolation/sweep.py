@@ -123,8 +123,8 @@ def _empty(top: str) -> None:
 def _strays(name: str, identity: int) -> Iterator[int]:
     """Processes of an agent without namespaces that its end did not take along.
 
-    Root's have a user of their own. An ordinary user's are known by their
-    arguments, environment or directory, as long as they did not hide all three.
+    Most of root's have a user of their own. The rest is known by its arguments,
+    environment or directory, as long as it did not hide all three.
     """
     root, word = os.geteuid() == 0, os.fsencode(name)
     for entry in os.listdir("/proc"):
@@ -133,13 +133,13 @@ def _strays(name: str, identity: int) -> Iterator[int]:
         place = f"/proc/{entry}"
         with contextlib.suppress(OSError):
             user = os.stat(place).st_uid
-            if root:
-                ours = user in (identity, identity + 1)
-            else:
-                ours = user == os.geteuid() and (
-                    word in os.fsencode(os.readlink(f"{place}/cwd"))
-                    or any(word in Path(f"{place}/{file}").read_bytes() for file in ("cmdline", "environ"))
-                )
+            if (root and user not in (0, identity, identity + 1)) or (not root and user != os.geteuid()):
+                continue
+            ours = (
+                (root and user != 0)
+                or word in os.fsencode(os.readlink(f"{place}/cwd"))
+                or any(word in Path(f"{place}/{file}").read_bytes() for file in ("cmdline", "environ"))
+            )
             if ours and not _reaped(int(entry)):
                 yield int(entry)
 
