@@ -22,21 +22,20 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import select
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import cgroups, landlock, linux, root, seccomp, tree
+from . import cgroups, inherited, landlock, linux, root, seccomp, tree
 
 if TYPE_CHECKING:
     from . import zygote
 # What only the zygote needs is imported in ``start``: in the supervisor it would be 2 MB a slot.
 
 CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
-_FAILED = 70  # jail.FAILED
+_FAILED = 70  # stream.FAILED
 # How a host says that it does not allow a wall. Any other failure is a fault, and no reason to do with a weaker one.
 _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EROFS))
 
@@ -44,14 +43,14 @@ _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, er
 def main(folder: str) -> zygote.Script:
     """Run as the supervisor; returns only in a case's process, with its script."""
     config: dict[str, Any] = json.loads(sys.argv[1])
-    fix_layout()
+    inherited.fix_layout()
     os.environ.clear()
     os.environ.update(config["env"])
-    lift_limits()
+    inherited.lift_limits()
     paths = cgroups.create(config["name"]) if config["cgroup"] else []
     group = cgroups.Group(paths)
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-    spare_agent()
+    inherited.spare_agent()
     # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGCONT)
     host = Host(config)
@@ -86,59 +85,16 @@ def main(folder: str) -> zygote.Script:
             if not refused:
                 break
         if status is None:
-            from . import jail, protocol
+            from . import protocol, stream
 
             words = {"message": "; ".join(reasons), "isolation": refused}
-            jail.write_all(config["control"], protocol.pack(protocol.FAULT, words))
+            stream.write_all(config["control"], protocol.pack(protocol.FAULT, words))
     except BrokenPipeError:
         pass  # the host went away; what is left is to tidy up
     os._exit(status or 0 if clear(paths, config["box"]) else 1)
 
 
 _program: list[zygote.Script] = []  # set once, in a case's process
-
-
-def fix_layout() -> None:
-    """Same addresses in every run: start again without address space randomisation, where allowed."""
-    try:
-        persona = linux.personality(0xFFFFFFFF)
-        if not persona & linux.ADDR_NO_RANDOMIZE:
-            linux.personality(persona | linux.ADDR_NO_RANDOMIZE)
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    except OSError:
-        pass  # a filter around us forbids it: layouts then differ from slot to slot
-
-
-def spare_agent() -> None:
-    """Where this user may, the kernel shall never kill an agent for want of memory: a case gives itself the highest score.
-
-    A program that was killed holds its memory for a moment longer, and the
-    jail, which is in the same group, may need a page in that moment.
-    """
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("-1000")
-    except OSError:
-        pass  # not root's
-
-
-def lift_limits() -> None:
-    """Undo limits inherited from the trainer's shell, as far as the hard ones let us."""
-    whiches = (
-        resource.RLIMIT_AS,
-        resource.RLIMIT_DATA,
-        resource.RLIMIT_CPU,
-        resource.RLIMIT_FSIZE,
-        resource.RLIMIT_STACK,
-        resource.RLIMIT_NPROC,
-    )
-    for which in (*whiches, resource.RLIMIT_NOFILE):
-        soft, hard = resource.getrlimit(which)
-        top = resource.RLIM_INFINITY if which != resource.RLIMIT_NOFILE else max(hard, 65_536)
-        try:
-            resource.setrlimit(which, (soft if which == resource.RLIMIT_NOFILE else top, top))
-        except (OSError, ValueError):
-            resource.setrlimit(which, (hard, hard))
 
 
 def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
@@ -162,7 +118,7 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         os.close(go_write)
         os.close(config["lifeline"])
         try:
-            from . import jail, protocol, zygote  # noqa: F401  # now: behind the walls these files cannot be seen
+            from . import jail, protocol, stream, zygote  # noqa: F401  # now: behind the walls these files cannot be seen
 
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
@@ -248,7 +204,7 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
 
 def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
-    from . import jail, protocol, zygote
+    from . import jail, protocol, stream, zygote
 
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     if select.select([go], [], [], 0)[0]:
@@ -288,12 +244,12 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     }
     zygote.preload(config["preload"], inside)
     slot = jail.Slot(
-        control=jail.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
+        control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features,
     )  # fmt: skip
-    jail.write_all(
+    stream.write_all(
         slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})
     )
     os.close(news)

@@ -18,8 +18,6 @@ processes to kill by their parents, and empties its directory by hand.
 
 from __future__ import annotations
 
-import _socket  # the C part alone: the full module costs every fork
-import fcntl
 import os
 import resource
 import signal
@@ -29,11 +27,10 @@ from typing import Any
 
 from . import case, landlock, linux, protocol, root, seccomp, tree, watch
 from .cgroups import Group
+from .stream import FAILED, high, peek, read_exact, write_all
 
-FAILED = 70  # status of a jail that cannot go on; any status but 0 has the agent replaced
 _COLLECT_FILES = 4096
 _ROOM = 256 << 20  # address space that an interpreter has beside its memory
-_HIGH = 16  # above the streams of a program, below any limit on open files that a trainer could work under
 
 
 @dataclass(slots=True)
@@ -375,44 +372,4 @@ class Jail:
         try:
             self.send(protocol.FAULT, {"message": message[:2000]})
         finally:
-            os._exit(FAILED)
-
-
-def high(fd: int) -> int:
-    """The same file on a descriptor that no program's stream will take."""
-    moved: int = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    os.close(fd)
-    return moved
-
-
-def peek(fd: int) -> bytes:
-    """First byte of what waits on the control socket, b"" at its end."""
-    sock = _socket.socket(fileno=os.dup(fd))
-    try:
-        return sock.recv(1, _socket.MSG_PEEK)
-    finally:
-        sock.close()
-
-
-def read_exact(fd: int, count: int) -> bytes:
-    """``count`` bytes, or EOFError."""
-    if count == 0:
-        return b""
-    parts, left = [], count
-    while left:
-        part = os.read(fd, min(left, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        left -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """All of ``data``; ends this process when the host no longer reads."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BrokenPipeError:
             os._exit(FAILED)

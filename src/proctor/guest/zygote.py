@@ -18,7 +18,7 @@ import types
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any
 
-from . import case, finish, forks, harness, jail, linux, protocol
+from . import case, finish, forks, harness, linux, protocol, stream
 from .jail import Jail, Run, Slot
 
 Script = tuple[types.CodeType, dict[str, Any]]  # a program's code and the names of its ``__main__``
@@ -144,16 +144,16 @@ def loop(slot: Slot) -> Run:
             linux.setns(home, linux.NEWPID)
         _, status = os.waitpid(pid, 0)
         if status != 0:
-            os._exit(jail.FAILED)
+            os._exit(stream.FAILED)
 
 
 def report(control: int, exc: BaseException) -> None:
     """Tell the host what broke here and end."""
     text = "".join(traceback.format_exception(exc))[-1800:]
     try:
-        jail.write_all(control, protocol.pack(protocol.FAULT, {"message": text}))
+        stream.write_all(control, protocol.pack(protocol.FAULT, {"message": text}))
     finally:
-        os._exit(jail.FAILED)
+        os._exit(stream.FAILED)
 
 
 def into_case(run: Run, slot: Slot) -> Script:
@@ -178,7 +178,7 @@ def into_case(run: Run, slot: Slot) -> Script:
     space = new_main(path)  # only now: what is frozen is never collected, and this shall be at the end
     try:
         file = os.open(path, os.O_RDONLY)  # file objects would copy more pages
-        source = jail.read_exact(file, os.fstat(file).st_size)
+        source = stream.read_exact(file, os.fstat(file).st_size)
         os.close(file)
         return compile(source, path, "exec", dont_inherit=True), space
     except BaseException:
