@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from handed import handed
+
+
+# A run in the background of a script has SIGINT ignored, and so would every
+# program that a test starts: then none of them could be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
