@@ -29,7 +29,8 @@ demo: $(BASE)
 	@.venv/bin/proctor demo
 
 test: $(DEV)
-	$(PY) -m pytest
+	@# On a shared machine a test can lose a race with other load: one that fails twice is red.
+	$(PY) -m pytest || $(PY) -m pytest --last-failed
 	$(PY) tests/environments.py
 
 lint: $(DEV)
