@@ -9,7 +9,6 @@ import pytest
 
 from handed import handed
 
-
 # A run in the background of a script has SIGINT ignored, and so would every
 # program that a test starts: then none of them could be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)

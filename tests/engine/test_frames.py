@@ -238,7 +238,8 @@ NONSENSE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("name", NONSENSE)
-def test_nonsense_is_an_error_and_never_a_result(name: str) -> None:
+def test_nonsense_is_an_error_and_never_a_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "SILENCE_S", 0.7)  # nobody here has anything good to say
     boundary = FakeBoundary(NONSENSE[name])
     (outcome,) = outcomes(boundary)
     if name == "outcomes twice":  # the first stands; the agent is ended all the same
@@ -362,7 +363,9 @@ def test_idle_agents_that_died_do_not_count() -> None:
         (lambda peer: peer.sock.sendall(b"A"), InfrastructureError),
     ],
 )  # fmt: skip
-def test_an_agent_that_does_not_come_up(words: Script, error: type[Exception]) -> None:
+def test_an_agent_that_does_not_come_up(words: Script, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "READY_S", 0.7)
+
     def script(peer: Peer) -> None:
         words(peer)
         with contextlib.suppress(OSError):

@@ -59,6 +59,7 @@ def working(supervisor: int) -> bool:
 
 BATCH = """
 import os
+taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(20)]  # what agents open themselves has lower numbers then
 engine = SyncEngine(slots=2)
 futures = [engine.submit(job({sleep!r}, limits=Limits(wall_s=600, memory_mib=128))) for _ in range(6)]
 until(lambda: all(agents_of(pid)[2] for pid in engine.agent_pids()) and len(engine.agent_pids()) == 2)
@@ -429,6 +430,24 @@ def test_many_slots(clean: None) -> None:
     futures = [engine.submit(job("import time; time.sleep(1); print(1)", limits=LONG)) for _ in range(48)]
     assert all(future.result(2 * PATIENCE)[0].stdout == b"1\n" for future in futures)
     assert len(engine.agent_pids()) == 16
+    assert engine.replaced == 0  # each came up the first time
+    engine.close()
+
+
+def test_a_jail_rests_while_its_next_cases_wait(clean: None) -> None:
+    """They lie in its control stream, and that is no reason to look at them all the time."""
+    engine = SyncEngine(slots=1)
+    future = engine.submit(job("import time; time.sleep(1)", *[b""] * 3, limits=LONG))
+    (supervisor,) = engine.agent_pids()
+    (jail,) = until(lambda: agents_of(supervisor)[1])
+    ticks = 0
+    while not future.done():
+        fields = (
+            Path(f"/proc/{jail}/stat").read_text().rpartition(")")[2].split() if Path(f"/proc/{jail}").exists() else []
+        )
+        ticks = sum(map(int, fields[11:13])) if fields else ticks
+        time.sleep(0.05)
+    assert ticks / os.sysconf("SC_CLK_TCK") < 0.6
     engine.close()
 
 

@@ -11,6 +11,8 @@ from proctor.core.limits import Limits
 
 MAX_STDIN = 64 << 20
 MAX_FILES_BYTES = 64 << 20
+MAX_REQUEST = 64 << 20
+MAX_WORDS, MAX_WORDS_LENGTH = 4096, 24 << 10  # names of files, arguments: what fits into a frame's header and an exec
 STOP_AFTER = 3
 _PAGE = 4096  # what a file in memory is rounded up to
 
@@ -36,6 +38,9 @@ class Program:
     warm: bool = False
 
     def __post_init__(self) -> None:
+        for field_name, words in (("argv", self.argv), ("compile", self.compile), ("files", tuple(self.files))):
+            if words is not None:
+                _check_words(words, field_name)
         if not self.argv:
             raise InputError("the command is empty; give at least the program's name", field="argv")
         for name in self.files:
@@ -48,6 +53,19 @@ class Program:
                     raise InputError(f"{name[:100]!r} lies below a file", field="files")
         if sum(map(len, self.files.values())) > MAX_FILES_BYTES:
             raise InputError(f"more than {MAX_FILES_BYTES} bytes of files", field="files")
+
+
+def _check_words(words: tuple[str, ...], name: str) -> None:
+    """Texts that the kernel takes as names or arguments, and that fit into one header together."""
+    for word in words:
+        try:
+            bad = b"\0" in os.fsencode(word)
+        except UnicodeEncodeError:
+            bad = True
+        if bad:
+            raise InputError(f"{word[:100]!r} has a character that no file or argument may have", field=name)
+    if len(words) > MAX_WORDS or sum(map(len, words)) > MAX_WORDS_LENGTH:
+        raise InputError(f"more than {MAX_WORDS} words, or {MAX_WORDS_LENGTH} characters of them", field=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +90,10 @@ class Case:
     def __post_init__(self) -> None:
         if len(self.stdin) > MAX_STDIN:
             raise InputError(f"{len(self.stdin)} bytes, more than {MAX_STDIN}", field="stdin")
+        if self.request is not None and len(self.request) > MAX_REQUEST:
+            raise InputError(f"{len(self.request)} bytes, more than {MAX_REQUEST}", field="request")
+        if self.steps < 1:
+            raise InputError(f"{self.steps} is not 1 or more", field="steps")
 
 
 @dataclass(frozen=True, slots=True)
