@@ -31,8 +31,6 @@ def clean() -> Iterator[None]:
         agents = [link.agent for engine in _common for link in engine._engine._links]
         pids = [agent.process.pid for agent in agents]
         known = tuple(f"process {pid} " for pid in [*pids, *descendants(pids)])
-        return [
-            line for line in leavings() if not line.startswith(known or "-") and not any(a.name in line for a in agents)
-        ]
+        return [line for line in leavings() if not line.startswith(known) and not any(a.name in line for a in agents)]
 
     assert not gone(left)

@@ -25,7 +25,6 @@ from engine_help import (
     job,
     kill,
     leavings,
-    marked,
     one,
     resident_mib,
     run,
@@ -38,7 +37,7 @@ from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.engine import engine as engine_module
 from proctor.engine.engine import Engine
-from proctor.engine.job import Case, Job
+from proctor.engine.job import Job
 from proctor.engine.shared import SyncEngine, shared_engine
 from proctor.images.host import host_image
 from proctor.isolation import sweep
@@ -636,6 +635,9 @@ def test_the_boundary_leaves_nothing_when_it_cannot_start(clean: None) -> None:
 
 
 if __name__ == "__main__":  # the long run: python tests/engine/test_lifecycle.py 5000
-    print(*flatness(int(sys.argv[1])), sep="\n")
-    assert not marked("guest/main.py") or not gone(lambda: leavings())
-    print("left:", leavings(), Case)
+    start, at_first = time.monotonic(), descriptors()
+    for when, look in zip(("after a fifth", "after all"), flatness(int(sys.argv[1])), strict=True):
+        print(when, look)
+    print(
+        f"{time.monotonic() - start:.0f} s; left: {gone(leavings)} {descendants([os.getpid()])} {descriptors() - at_first}"
+    )
