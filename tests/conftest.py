@@ -9,9 +9,11 @@ import pytest
 
 from handed import handed
 
-# A run in the background of a script has SIGINT ignored, and so would every
-# program that a test starts: then none of them could be interrupted.
+# A run in the background of a script, or under nohup, has signals ignored, and so
+# would every program that a test starts: then none could be interrupted by them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
