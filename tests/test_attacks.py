@@ -20,7 +20,7 @@ from handed import handed
 from proctor.core.errors import InputError
 from proctor.core.outcome import Outcome
 from proctor.doctor import audit, host_audit, judging, manifest, tasks, trial
-from proctor.doctor.canary import Canary
+from proctor.doctor.canary import Canary, alone
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.judging import State
 from proctor.engine.job import Job
@@ -161,6 +161,14 @@ def test_a_changed_victim_is_seen(canary: Canary) -> None:
     assert canary.changed() == []
     Path("/tmp/escape_mark_victim").chmod(0o600)
     assert canary.changed() == ["/tmp/escape_mark_victim"]
+
+
+def test_a_second_doctor_waits_for_the_first() -> None:
+    second = "from proctor.doctor.canary import alone\nwith alone(patience_s=0): print('in')"
+    with Canary(), alone(patience_s=0):  # the same process may go on
+        done = subprocess.run([sys.executable, "-c", second], capture_output=True, text=True, check=False)
+        assert "another doctor examines this host" in done.stderr
+    assert subprocess.run([sys.executable, "-c", second], capture_output=True, text=True, check=False).stdout == "in\n"
 
 
 def test_canary_leaves_nothing() -> None:

@@ -46,17 +46,22 @@ def one(engine: SyncEngine, source: str, stdin: bytes = b"", **options: Any) -> 
 
 def until(happened: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Wait for something true; what it was last when the time is over."""
-    end = time.monotonic() + patience
+    end, pause = time.monotonic() + patience, 0.005
     while not (found := happened()) and time.monotonic() < end:
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.2)
     return found
 
 
 def gone(left: Callable[[], Iterable[Any]], patience: float = PATIENCE) -> list[Any]:
     """Wait until a list of things is empty; what is still in it when the time is over."""
-    end = time.monotonic() + patience
-    while (found := list(left())) and time.monotonic() < end:
-        time.sleep(0.02)
+    found: list[Any] = []
+
+    def empty() -> bool:
+        found[:] = left()
+        return not found
+
+    until(empty, patience)
     return found
 
 
@@ -78,6 +83,11 @@ def state(pid: int) -> str:
     """The letter of a process's state, "" when there is none."""
     text = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return text[0].decode() if text else ""
+
+
+def parent(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
 
 
 def children() -> dict[int, list[int]]:
@@ -124,6 +134,8 @@ def marked(word: str) -> list[int]:
 
 # ---------------------------------------------------------------- leavings
 
+common: list[SyncEngine] = []  # engines that live on from test to test
+
 
 def _identities(owner: int) -> range:
     from proctor.isolation.identities import BASE, END, PER_PROCESS
@@ -133,9 +145,8 @@ def _identities(owner: int) -> range:
 
 
 def _groups(owner: int) -> Iterator[str]:
-    for path in Path("/sys/fs/cgroup").glob("**/proctor-*"):
-        if path.name.startswith(f"proctor-{owner}-"):
-            yield str(path)
+    for folder, names, _ in os.walk("/sys/fs/cgroup"):
+        yield from (f"{folder}/{name}" for name in names if name.startswith(f"proctor-{owner}-"))
 
 
 def leavings(owner: int | None = None) -> list[str]:
@@ -151,12 +162,24 @@ def leavings(owner: int | None = None) -> list[str]:
         except OSError:
             continue
         marks = [_read(f"/proc/{pid}/{file}") for file in ("cmdline", "cgroup", "environ")]
+        if state(pid) in "ZX" and parent(pid) == 1:
+            continue  # dead, and for this host's first process to collect
         if user in users or any(name in mark for mark in marks):
             found.append(f"process {pid} {state(pid)} {marks[0][:60]!r}")
     found += _groups(owner)
     found += [str(path) for path in Path("/tmp").glob(f"proctor-{owner}-*")]
     found += [line.decode() for line in _read("/proc/self/mountinfo").splitlines() if name in line]
     return found
+
+
+def left() -> list[str]:
+    """Leavings of this process that are not those of the common engines."""
+    agents = [link.agent for engine in common for link in engine._engine._links]
+    pids = [agent.process.pid for agent in agents]
+    known = tuple(f"process {pid} " for pid in [*pids, *descendants(pids)])
+    return [
+        line for line in leavings() if not line.startswith(known) and not any(agent.name in line for agent in agents)
+    ]
 
 
 def descriptors() -> Counter[str]:

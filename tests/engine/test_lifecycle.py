@@ -25,6 +25,7 @@ from engine_help import (
     job,
     kill,
     leavings,
+    left,
     one,
     resident_mib,
     run,
@@ -224,7 +225,7 @@ def test_a_loop_of_ones_own_and_no_close(clean: None) -> None:
 
         gc.collect()
     # The lifeline was closed with the engine.
-    assert not gone(lambda: [line for line in leavings() if "process" not in line or " Z " not in line])
+    assert not gone(lambda: [line for line in left() if "process" not in line or " Z " not in line])
 
 
 # ---------------------------------------------------------------- one engine for all
@@ -426,7 +427,7 @@ def test_slots_are_never_exceeded(clean: None) -> None:
 
 def test_many_slots(clean: None) -> None:
     engine = SyncEngine(slots=16)
-    futures = [engine.submit(job("import time; time.sleep(1); print(1)", limits=LONG)) for _ in range(48)]
+    futures = [engine.submit(job("import time; time.sleep(0.5); print(1)", limits=LONG)) for _ in range(48)]
     assert all(future.result(2 * PATIENCE)[0].stdout == b"1\n" for future in futures)
     assert len(engine.agent_pids()) == 16
     assert engine.replaced == 0  # each came up the first time
@@ -436,7 +437,7 @@ def test_many_slots(clean: None) -> None:
 def test_a_jail_rests_while_its_next_cases_wait(clean: None) -> None:
     """They lie in its control stream, and that is no reason to look at them all the time."""
     engine = SyncEngine(slots=1)
-    future = engine.submit(job("import time; time.sleep(1)", *[b""] * 3, limits=LONG))
+    future = engine.submit(job("import time; time.sleep(0.5)", *[b""] * 3, limits=LONG))
     (supervisor,) = engine.agent_pids()
     (jail,) = until(lambda: agents_of(supervisor)[1])
     ticks = 0
@@ -446,7 +447,7 @@ def test_a_jail_rests_while_its_next_cases_wait(clean: None) -> None:
         )
         ticks = sum(map(int, fields[11:13])) if fields else ticks
         time.sleep(0.05)
-    assert ticks / os.sysconf("SC_CLK_TCK") < 0.6
+    assert ticks / os.sysconf("SC_CLK_TCK") < 0.4
     engine.close()
 
 
@@ -518,7 +519,7 @@ def figures() -> dict[str, float]:
         "children": len(descendants([os.getpid()])),
         "threads": threading.active_count(),
         "memory": resident_mib(),
-        "left": len([line for line in leavings() if not line.startswith("process")]),
+        "left": len([line for line in left() if not line.startswith("process")]),
     }
 
 
@@ -530,13 +531,12 @@ def flatness(programs: int, slots: int = 2) -> tuple[dict[str, float], dict[str,
     ]  # fmt: skip
     engine = SyncEngine(slots=slots)
     looks = []
-    for part in (programs // 5, programs - programs // 5):
-        futures = [engine.submit(job(sources[i % len(sources)], b"1 2", b"3 4", limits=SMALL)) for i in range(part)]
+    for i in range(0, programs, 50):
+        futures = [engine.submit(job(sources[(i + k) % len(sources)], b"1 2", b"3 4", limits=SMALL)) for k in range(50)]
         assert all(outcome.error is None for future in futures for outcome in future.result())
-        del futures
         looks.append(figures())
     engine.close()
-    return looks[0], looks[1]
+    return looks[len(looks) // 5], looks[-1]
 
 
 def test_five_hundred_programs_leave_everything_flat(clean: None) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from engine_help import PATIENCE, finished, gone, leavings, marked, one, run, trainer
+from engine_help import PATIENCE, finished, gone, leavings, left, marked, one, run, trainer
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
@@ -50,7 +50,7 @@ def engine() -> Iterator[SyncEngine]:
     engine = SyncEngine(slots=1)
     yield engine
     engine.close()
-    assert not gone(leavings)
+    assert not gone(left)
 
 
 # ---------------------------------------------------------------- time
@@ -64,8 +64,8 @@ def test_cpu_of_one_process(engine: SyncEngine) -> None:
 @pytest.mark.parametrize("then", ["os.wait()", "while True: pass"])
 def test_cpu_of_eight_processes(engine: SyncEngine, then: str) -> None:
     source = f"import os\nfor _ in range(7):\n    if os.fork() == 0:\n        while True: pass\n{then}"
-    for outcome in ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.4, wall_s=30)):
-        assert 0.4 < outcome.cpu_s < 5
+    for outcome in ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.25, wall_s=30)):
+        assert 0.25 < outcome.cpu_s < 5
 
 
 def test_cpu_of_children_that_are_gone(engine: SyncEngine) -> None:
@@ -79,7 +79,7 @@ while True:
         os._exit(0)
     os.wait()
 """
-    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.15, wall_s=30))
 
 
 def test_cpu_of_a_session_of_its_own(engine: SyncEngine) -> None:
@@ -93,12 +93,12 @@ if os.fork() == 0:
 os.wait()
 time.sleep(1000)
 """
-    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.15, wall_s=30))
 
 
 def test_cpu_that_the_kernel_spends(engine: SyncEngine) -> None:
     source = "import os\nfd = os.open('/dev/zero', os.O_RDONLY)\nwhile True: os.read(fd, 1 << 20)"
-    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.3, wall_s=30))
+    ended(engine, source, EndedBy.CPU, Limits(cpu_s=0.15, wall_s=30))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_cpu_that_the_kernel_spends(engine: SyncEngine) -> None:
     ids=["sleeps", "ignores signals", "waits for input", "stops itself", "waits for a child", "waits for a thread"],
 )
 def test_wall(engine: SyncEngine, source: str) -> None:
-    for outcome in ended(engine, source, EndedBy.WALL, Limits(cpu_s=5, wall_s=0.4)):
-        assert 0.4 <= outcome.wall_s < 20
+    for outcome in ended(engine, source, EndedBy.WALL, Limits(cpu_s=5, wall_s=0.25)):
+        assert 0.25 <= outcome.wall_s < 20
         assert outcome.cpu_s < 2
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -19,6 +21,8 @@ import socket
 import string
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +30,7 @@ from typing import Any
 from proctor.core.errors import InfrastructureError
 
 NAME = "PROBE_CANARY"
+LOCK = "\0proctor-doctor"
 PREFIX = "escape_mark_canary"
 TMP, SHM = Path("/tmp"), Path("/dev/shm")
 VICTIM, VICTIM_FOLDER = TMP / "escape_mark_victim", TMP / "escape_mark_victim_dir"
@@ -44,8 +49,55 @@ def fingerprint(path: Path) -> str:
     return f"{hashlib.sha256(content).hexdigest()[:16]} {seen.st_uid}:{seen.st_gid} {seen.st_mode:o} {seen.st_nlink}"
 
 
+log = logging.getLogger("proctor")
+
+
+_held: list[socket.socket] = []
+
+
+@contextlib.contextmanager
+def alone(patience_s: float = 1800.0) -> Iterator[None]:
+    """Waits until no other doctor of any user examines this host: their bait would look like each other's spoils.
+
+    The lock is an abstract name that belongs to nobody and goes with its
+    process, which may take it again while it has it.
+
+    Raises:
+        InfrastructureError: the other one is still there after ``patience_s`` seconds.
+    """
+    lock = None if _held else _lock(time.monotonic() + patience_s)
+    if lock is None:
+        yield
+        return
+    _held.append(lock)
+    try:
+        yield
+    finally:
+        _held.remove(lock)
+        lock.close()
+
+
+def _lock(end: float) -> socket.socket:
+    told = False
+    while True:
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(LOCK)
+            return lock
+        except OSError as error:
+            lock.close()
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                raise InfrastructureError(f"another doctor examines this host: {error.strerror}") from error
+        if not told:
+            log.warning("another doctor examines this host; waiting for it")
+            told = True
+        time.sleep(0.2)
+
+
 class Canary:
     """The planted secret; a context manager that takes all of it away again.
+
+    One at a time on a host: a second waits for the first to end.
 
     Attributes:
         text: the secret.
@@ -63,6 +115,7 @@ class Canary:
         self._beacon: subprocess.Popen[str] | None = None
         self._before: dict[Path, str] = {}
         self._environment: str | None = None
+        self._alone: contextlib.AbstractContextManager[None] | None = None
         self._forms = (
             self.text.encode(),
             self.text.encode().hex().encode(),
@@ -71,6 +124,8 @@ class Canary:
         )
 
     def __enter__(self) -> Canary:
+        self._alone = alone()
+        self._alone.__enter__()
         self._environment = os.environ.get(NAME)
         os.environ[NAME] = self.text
         try:
@@ -178,6 +233,9 @@ class Canary:
                 # A folder of ours holds one file; rmtree follows no links.
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.files = []
+        if self._alone is not None:
+            self._alone.__exit__(None, None, None)
+            self._alone = None
         if self._environment is None:
             os.environ.pop(NAME, None)
         else:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from proctor.core.errors import IsolationUnavailable
 from proctor.doctor import audit, manifest, report
-from proctor.doctor.canary import Canary
+from proctor.doctor.canary import Canary, alone
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.host_audit import HostAudit, by_others
 from proctor.doctor.judging import Result, summary
@@ -45,6 +45,7 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
     out = report.console()
     document: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(alone())
         outside = audit.snapshot()
         corpus_audit = HostAudit(attacks, stack) if attacks else None
         canary = Canary()
