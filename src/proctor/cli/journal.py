@@ -99,7 +99,7 @@ class Journal:
         changed = [
             key
             for key in {**header, **self._about}
-            if key not in ("done", "sha256") and header.get(key) != self._about.get(key)
+            if key not in ("done", "sha256", "inputs") and header.get(key) != self._about.get(key)
         ]
         if changed and not self._has_lines():
             self._start()

@@ -203,13 +203,17 @@ def score(
 
 
 def describe(problems: Sequence[str], completions: Sequence[str], options: Options) -> dict[str, Any]:
-    """All that two runs must share to give the same output; workers and file names do not matter."""
+    """All that two runs must share to give the same output, and, which may differ, where the inputs were found."""
     from proctor.cli.journal import digest_file
     from proctor.cli.work import policy_file
 
     policy = policy_file(options.reward)
     return {
         "proctor": version("proctor"),
+        "inputs": {
+            "problems": [str(Path(name).resolve()) for name in problems],
+            "completions": [str(Path(name).resolve()) for name in completions],
+        },
         "--problems": [digest_file(Path(name)) for name in problems],
         "--completions": [digest_file(Path(name)) for name in completions],
         "policy": digest_file(policy) if policy is not None else None,

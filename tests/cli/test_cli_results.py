@@ -1,0 +1,69 @@
+"""A results file read back with what it was made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proctor.cli.results import load_results
+from proctor.core.errors import InputError
+
+PROBLEM = {"id": "double", "cases": [{"stdin": "2\n", "expected": "4\n"}]}
+ROW = {"problem_id": "double", "completion": "print(2 * int(input()))"}
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    from click.testing import CliRunner
+
+    from proctor.cli.main import cli
+
+    (tmp_path / "p.jsonl").write_text(json.dumps(PROBLEM) + "\n")
+    (tmp_path / "c.jsonl").write_text((json.dumps(ROW) + "\n") * 2)
+    args = ["score", "--problems", f"{tmp_path}/p.jsonl", "--completions", f"{tmp_path}/c.jsonl"]
+    done = CliRunner().invoke(cli, [*args, "--out", f"{tmp_path}/out.jsonl", "--extract", "whole"])
+    assert done.exit_code == 0, done.output
+    return tmp_path
+
+
+def test_lines_options_and_work_come_back(scored: Path) -> None:
+    results = load_results(f"{scored}/out.jsonl")
+    assert [line["verdict"] for line in results.lines] == ["accepted"] * 2
+    assert results.options().extract == "whole"
+    work = results.work()
+    assert [item.problem_id for item in work.completions] == ["double"] * 2
+
+
+def test_inputs_that_moved_are_given_by_hand(scored: Path) -> None:
+    (scored / "p.jsonl").rename(scored / "q.jsonl")
+    results = load_results(f"{scored}/out.jsonl")
+    with pytest.raises(InputError, match="--problems"):
+        results.work()
+    assert len(results.work(problems=[f"{scored}/q.jsonl"])) == 2
+
+
+def test_inputs_that_changed_are_refused(scored: Path) -> None:
+    with (scored / "c.jsonl").open("a") as file:
+        file.write(json.dumps(ROW) + "\n")
+    with pytest.raises(InputError, match="not what"):
+        load_results(f"{scored}/out.jsonl").work()
+
+
+def test_a_journal_alone_is_read(scored: Path) -> None:
+    out, journal = scored / "out.jsonl", scored / "out.jsonl.journal"
+    first, second = out.read_text().splitlines()
+    header = json.loads(journal.read_text())
+    out.unlink()
+    journal.write_text(f"{json.dumps(header)}\n1\t{second}\n0\t{first}\n")
+    assert [line["index"] for line in load_results(str(out)).lines] == [0, 1]
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", ":1"), ('{"problem_id": "x"}\n', "index")])
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "r.jsonl").write_text(text)
+    with pytest.raises(InputError, match=said):
+        load_results(f"{tmp_path}/r.jsonl")
+    with pytest.raises(InputError, match="no such file"):
+        load_results(f"{tmp_path}/none.jsonl")
