@@ -475,7 +475,7 @@ _NAMES = list(Peer(None).outcome(0)) + ["note"]  # type: ignore[arg-type]
 def test_every_field_is_checked(changes: dict[str, Any], body: bytes) -> None:
     header = {**Peer(None).outcome(0, b"ok"), **changes}  # type: ignore[arg-type]
     try:
-        outcome, busiest = reading.outcome(header, body, 0, 0, LIMITS)
+        outcome, busiest = reading.outcome(header, body, 0, 0, LIMITS, Case())
     except FrameError as exc:
         assert len(str(exc)) < 200
         return
@@ -500,12 +500,12 @@ def test_depth_that_only_just_parses() -> None:
         except ValueError:
             continue
         with pytest.raises(FrameError):
-            reading.outcome(header, b"", 0, 0, LIMITS)
+            reading.outcome(header, b"", 0, 0, LIMITS, Case())
 
 
 def test_a_note_is_cut() -> None:
     header = Peer(None).outcome(0, note="x" * 5000 + "\ud800")  # type: ignore[arg-type]
-    outcome, _ = reading.outcome(json.loads(json.dumps(header)), b"ok", 0, 0, LIMITS)
+    outcome, _ = reading.outcome(json.loads(json.dumps(header)), b"ok", 0, 0, LIMITS, Case())
     assert outcome.stderr == b"x" * 500
 
 

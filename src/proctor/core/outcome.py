@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -36,6 +37,7 @@ class Outcome:
         left_processes: processes that were still there when the main one ended.
         compile_failed: this is the outcome of a compilation that failed; the
             cases after it never ran.
+        files: name -> content of the files that the case asked for and that are there.
         confirmed: a limit that was seen again when the case ran alone.
         error: the infrastructure's own fault; every other field is then void.
     """
@@ -54,6 +56,7 @@ class Outcome:
     steady: bool = False
     left_processes: int = 0
     compile_failed: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
     confirmed: bool = False
     error: str | None = None
 

@@ -18,8 +18,9 @@ from proctor.core.image import Image
 from proctor.core.outcome import Outcome
 from proctor.engine import capacity
 from proctor.engine.admission import Admission, Ticket
-from proctor.engine.job import Job
+from proctor.engine.job import Job, Pair
 from proctor.engine.link import Link
+from proctor.engine.pair import AGENT_MIB, run_pair
 from proctor.engine.settling import DECISIVE, Settling, Todo
 from proctor.guest import protocol
 from proctor.images.host import host_image
@@ -28,7 +29,6 @@ from proctor.isolation.jail import JailBoundary
 
 ATTEMPTS = 5  # agents that may fail under a case in a row before it is an infrastructure error
 CLOSED = "the engine was closed"
-_AGENT_MIB = 32  # what an idle slot may take beside its job
 
 
 class Engine:
@@ -96,11 +96,16 @@ class Engine:
         for gate in list(self._gates.values()):
             gate.set()
         for link in list(self._links):
-            self._end(link)
+            self.end(link)
         while self._endings:
             await asyncio.wait(self._endings)
         while self._runs:  # each sees that it is over at its next step
             await asyncio.sleep(0.001)
+
+    @property
+    def closed(self) -> str:
+        """Why there will be no more jobs; empty while there may be."""
+        return self._closed
 
     def pids(self) -> list[int]:
         """Supervisors of the agents that live now; from any thread."""
@@ -125,12 +130,12 @@ class Engine:
         try:
             await link.ready()
         except BaseException:
-            self._end(link)
+            self.end(link)
             raise
         self.features = link.features
         return link
 
-    def _end(self, link: Link) -> asyncio.Task[None]:
+    def end(self, link: Link) -> asyncio.Task[None]:
         """Begin to end an agent; the task ends when nothing of it is left."""
         task = asyncio.get_running_loop().create_task(link.close())
         self._endings.add(task)
@@ -139,9 +144,9 @@ class Engine:
         return task
 
     async def run(
-        self, job: Job, *, owner: object = None, on_outcome: Callable[[int, Outcome], None] | None = None
+        self, job: Job | Pair, *, owner: object = None, on_outcome: Callable[[int, Outcome], None] | None = None
     ) -> list[Outcome]:
-        """Run every case of a job; the outcomes are in the order of the cases.
+        """Run every case of a job, or both halves of a pair; the outcomes are in the order of the cases.
 
         An infrastructure fault is in the outcome (``error``), never raised.
         Cancelling the task ends the program at once.
@@ -151,8 +156,10 @@ class Engine:
             on_outcome: called with (index, outcome), in the order of the
                 cases, as soon as an outcome is final. What it raises ends the job.
         """
-        settling = Settling(job, on_outcome)
         owner = owner if owner is not None else object()
+        if isinstance(job, Pair):
+            return await self._pair(job, owner, on_outcome)
+        settling = Settling(job, on_outcome)
         self._runs.add(settling)
         try:
             while todo := settling.todo():
@@ -161,6 +168,18 @@ class Engine:
         finally:
             self._runs.discard(settling)
         return settling.result()
+
+    async def _pair(
+        self, pair: Pair, owner: object, on_outcome: Callable[[int, Outcome], None] | None
+    ) -> list[Outcome]:
+        self._runs.add(pair_run := object())
+        try:
+            outcomes = await run_pair(self, pair, owner, ATTEMPTS)
+        finally:
+            self._runs.discard(pair_run)
+        for index, outcome in enumerate(outcomes if on_outcome else ()):
+            on_outcome(index, outcome)  # type: ignore[misc]  # there is one
+        return outcomes
 
     async def _attempt(self, job: Job, todo: Todo, owner: object, settling: Settling) -> None:
         """Give each case an outcome, on as many agents as it takes, up to ATTEMPTS."""
@@ -176,8 +195,8 @@ class Engine:
                 faults.clear()
                 continue
             before = settling.count()
-            ticket = Ticket(owner, memory + _AGENT_MIB, todo.alone)
-            await self._admitted(ticket)
+            ticket = Ticket(owner, memory + AGENT_MIB, todo.alone)
+            await self.admitted(ticket)
             try:
                 await self._on_a_link(job, replace(todo, cases=left), settling, ticket, fresh=bool(faults))
             except IsolationUnavailable as exc:
@@ -192,9 +211,9 @@ class Engine:
     async def _on_a_link(self, job: Job, todo: Todo, settling: Settling, ticket: Ticket, *, fresh: bool) -> None:
         """Lease an agent and run cases on it. The ticket is given back, but not before an agent that failed is gone."""
         try:
-            link = await self._lease(fresh)
+            link = await self.lease(fresh)
         except BaseException:
-            self._leave(ticket)
+            self.leave(ticket)
             raise
         try:
             failed = await link.run(
@@ -202,45 +221,54 @@ class Engine:
                 cpu_factor=1.0 if todo.alone else DECISIVE, on_outcome=settling.add,
             )  # fmt: skip
         except BaseException as exc:
-            ending = self._end(link)
-            ending.add_done_callback(lambda _: self._leave(ticket))
+            ending = self.end(link)
+            ending.add_done_callback(lambda _: self.leave(ticket))
             if not isinstance(exc, InfrastructureError):
                 raise
             await asyncio.shield(ending)
             if link.agent.process.returncode == protocol.STATUS_MEMORY:
                 raise _Filled(f"{exc} (the kernel killed for memory in its group)", link.compiling) from exc
             raise
-        if self._closed:
-            self._end(link).add_done_callback(lambda _: self._leave(ticket))
-        else:
-            self._idle.append(link)
-            self._leave(ticket)
+        self.give_back(link, ticket)
         if failed is not None:
             settling.not_compiled(todo.cases, failed)
 
-    async def _lease(self, fresh: bool) -> Link:
+    async def lease(self, fresh: bool) -> Link:
         """An idle agent that seems well, or a new one. After a fault a new one: idle ones may have been hit by the same."""
         while self._idle:
             link = self._idle.pop()
             if link.usable and not fresh:
                 return link
-            self._end(link)
+            self.end(link)
             if fresh:
                 break
         return await self._new_link()
 
-    async def _admitted(self, ticket: Ticket) -> None:
+    def give_back(self, link: Link, ticket: Ticket | None = None) -> None:
+        """An agent that has done its job is idle again, and the ticket's slot free; none is kept once it is closed."""
+        if not self._closed:
+            self._idle.append(link)
+            if ticket:
+                self.leave(ticket)
+            return
+        ending = self.end(link)
+        if ticket:
+            ending.add_done_callback(lambda _: self.leave(ticket))
+
+    async def admitted(self, ticket: Ticket) -> None:
+        """Wait until a ticket's job may run; give it back with ``leave``."""
         gate = self._gates[ticket] = asyncio.Event()
         self._open(self._admission.add(ticket))
         try:
             await gate.wait()
         except BaseException:
-            self._leave(ticket)
+            self.leave(ticket)
             raise
         finally:
             self._gates.pop(ticket, None)
 
-    def _leave(self, ticket: Ticket) -> None:
+    def leave(self, ticket: Ticket) -> None:
+        """The ticket's job is over."""
         self._open(self._admission.remove(ticket))
 
     def _open(self, tickets: list[Ticket]) -> None:

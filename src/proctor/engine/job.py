@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from proctor.core.errors import InputError
 from proctor.core.limits import Limits
@@ -38,21 +39,27 @@ class Program:
     warm: bool = False
 
     def __post_init__(self) -> None:
-        for field_name, words in (("argv", self.argv), ("compile", self.compile), ("files", tuple(self.files))):
+        for field_name, words in (("argv", self.argv), ("compile", self.compile)):
             if words is not None:
                 _check_words(words, field_name)
         if not self.argv:
             raise InputError("the command is empty; give at least the program's name", field="argv")
-        for name in self.files:
-            parts = name.split("/")
-            long = len(os.fsencode(name)) > 1024 or any(len(os.fsencode(part)) > 255 for part in parts)
-            if not name or "\0" in name or long or any(part in ("", ".", "..") for part in parts):
-                raise InputError(f"{name[:100]!r} is not a plain relative path", field="files")
-            for depth in range(1, len(parts)):
-                if "/".join(parts[:depth]) in self.files:
-                    raise InputError(f"{name[:100]!r} lies below a file", field="files")
+        _check_names(tuple(self.files))
         if sum(map(len, self.files.values())) > MAX_FILES_BYTES:
             raise InputError(f"more than {MAX_FILES_BYTES} bytes of files", field="files")
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    """Paths of files that can lie in one workspace together."""
+    _check_words(names, "files")
+    for name in names:
+        parts = name.split("/")
+        long = len(os.fsencode(name)) > 1024 or any(len(os.fsencode(part)) > 255 for part in parts)
+        if not name or "\0" in name or long or any(part in ("", ".", "..") for part in parts):
+            raise InputError(f"{name[:100]!r} is not a plain relative path", field="files")
+        for depth in range(1, len(parts)):
+            if "/".join(parts[:depth]) in names:
+                raise InputError(f"{name[:100]!r} lies below a file", field="files")
 
 
 def _check_words(words: tuple[str, ...], name: str) -> None:
@@ -80,12 +87,23 @@ class Case:
         keep: bytes of stdout to hold on to here, None for all; what is more is
             dropped as it comes and ``stdout_truncated`` set. Never told to the
             guest, since it may say something about the answer.
+        files: relative path -> content, beside the program's, for this case alone.
+        argv: the command of this case, None for the program's.
+        collect: relative paths of files to bring back when it has ended
+            (``Outcome.files``): regular ones, all together at most ``collect_bytes``.
+        talk: it is one half of a ``Pair``: ``stdio``: its stdin and stdout are
+            pipes to the other half; ``request``: its harness talks to the other's.
     """
 
     stdin: bytes = b""
     request: bytes | None = None
     steps: int = 1
     keep: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    argv: tuple[str, ...] | None = None
+    collect: tuple[str, ...] = ()
+    collect_bytes: int = 1 << 20
+    talk: Literal["stdio", "request"] | None = None
 
     def __post_init__(self) -> None:
         if len(self.stdin) > MAX_STDIN:
@@ -94,6 +112,11 @@ class Case:
             raise InputError(f"{len(self.request)} bytes, more than {MAX_REQUEST}", field="request")
         if self.steps < 1:
             raise InputError(f"{self.steps} is not 1 or more", field="steps")
+        if self.argv is not None:
+            _check_words(self.argv, "argv")
+        _check_names((*self.files, *self.collect))
+        if sum(map(len, self.files.values())) > MAX_FILES_BYTES or self.collect_bytes > MAX_FILES_BYTES:
+            raise InputError(f"more than {MAX_FILES_BYTES} bytes of files", field="files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +139,42 @@ class Job:
     )
 
     def __post_init__(self) -> None:
-        size = sum(-(-len(data) // _PAGE) * _PAGE for data in self.program.files.values())
+        size = _stored(self.program.files) + max((_stored(case.files) for case in self.cases), default=0)
         if size > self.limits.workspace_mib << 20:
             message = f"{size} bytes do not fit into a workspace of {self.limits.workspace_mib} MiB"
             raise InputError(message, field="files")
+
+
+def _stored(files: Mapping[str, bytes]) -> int:
+    """Bytes that files take up in memory."""
+    return sum(-(-len(data) // _PAGE) * _PAGE for data in files.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two jobs of one case each, whose processes talk through two pipes: the program's, and its counterpart's.
+
+    Each is in a jail of its own, on an agent of its own. All that they share
+    are the pipes' bytes. Both outcomes come back, the program's first. Time
+    that one waits for the other counts as its wall time, so the counterpart's
+    wall limit should be the longer one.
+
+    Attributes:
+        program: what the policy wrote.
+        counterpart: what talks to it: an interactor, or sealed tests.
+        stop_on: statuses of the counterpart at which the program is ended at once (``EndedBy.CANCELLED``).
+    """
+
+    program: Job
+    counterpart: Job
+    stop_on: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name, job in (("program", self.program), ("counterpart", self.counterpart)):
+            if len(job.cases) != 1 or job.cases[0].talk is None:
+                raise InputError("half of a pair has one case, and that one talks", field=name)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Both cases, in the order of the outcomes."""
+        return (*self.program.cases, *self.counterpart.cases)

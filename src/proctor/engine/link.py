@@ -34,6 +34,7 @@ _LEFT_S = 10.0  # for the kernel to end what an agent that was killed has left
 _STACK = 8 << 20  # what a login shell gives; compiled programs get more
 _STACK_COMPILED = 256 << 20
 
+_COMPILER = Case()
 OnOutcome = Callable[[int, Outcome, float], None]  # index, outcome, CPU seconds of its busiest step
 
 
@@ -106,31 +107,33 @@ class Link:
 
     async def run(
         self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits,
-        *, cpu_factor: float, stop_after: int | None, on_outcome: OnOutcome,
+        *, cpu_factor: float, stop_after: int | None, on_outcome: OnOutcome, pipes: list[int] | None = None,
     ) -> Outcome | None:  # fmt: skip
         """Run cases in order and report each; returns the compiler's outcome when compiling failed.
 
         Args:
             cpu_factor: times the CPU limit at which a case is ended.
             stop_after: time limits after which the rest is not run; None runs all.
+            pipes: two descriptors for the one case that talks, to read from and to write to. Once they are sent
+                they are closed here and taken from the list.
 
         Raises:
             InfrastructureError: this link is of no more use; cases that were reported stand.
         """
         clock = asyncio.get_running_loop().time
-        expected = [(index, limits, case.steps) for index, case in cases]
+        expected = [(index, limits, case) for index, case in cases]
         keeps = {index: case.keep for index, case in cases if case.keep is not None}
         if program.compile:
-            expected.insert(0, (-1, compile_limits, 1))
+            expected.insert(0, (-1, compile_limits, _COMPILER))
         self.compiling, failed = bool(program.compile), None
         late, token = 0, secrets.randbits(62)
         told: dict[str, Any] = {"token": token} if stop_after is None else {"token": token, "stop_after": stop_after}
-        feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told))
+        feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told, pipes))
         feeder.add_done_callback(_retrieved)
         try:
             while True:
-                allowed = GRACE_S + (WALL_FACTOR * expected[0][1].wall * expected[0][2] if expected else 0.0)
-                most = reading.most(expected[0][1]) if expected else 0
+                allowed = GRACE_S + (WALL_FACTOR * expected[0][1].wall * expected[0][2].steps if expected else 0.0)
+                most = reading.most(*expected[0][1:]) if expected else 0
                 deadline, kind = clock() + allowed, protocol.BEAT
                 while kind == protocol.BEAT:
                     left = deadline - clock()
@@ -147,8 +150,8 @@ class Link:
                     return failed
                 if kind != protocol.OUTCOME or not expected:
                     raise FrameError(f"the agent sent frame {kind} out of turn")
-                index, bounds, _ = expected.pop(0)
-                outcome, busiest = reading.outcome(header, body, token, index, bounds)
+                index, bounds, case = expected.pop(0)
+                outcome, busiest = reading.outcome(header, body, token, index, bounds, case)
                 if outcome.ended_by is EndedBy.NOT_RUN and (stop_after is None or late < stop_after or index < 0):
                     raise FrameError("the agent left out a case")
                 late += outcome.ended_by in (EndedBy.CPU, EndedBy.WALL) and index >= 0
@@ -156,10 +159,15 @@ class Link:
                 if len(outcome.stdout) > keeps.get(index, len(outcome.stdout)):
                     outcome = replace(outcome, stdout=outcome.stdout[: keeps[index]], stdout_truncated=True)
                 if index >= 0:
+                    if pipes is not None:
+                        await self.stream.send(protocol.pack(protocol.END, {}))
                     on_outcome(index, outcome, busiest)
                 elif not outcome.ok:
                     failed = outcome
                     expected.clear()
+                    if pipes is not None:
+                        await feeder
+                        await self.stream.send(protocol.pack(protocol.END, {}))
         except OSError as exc:  # of the feeder, when all else was already there
             raise InfrastructureError("the agent ended in the middle of its work") from exc
         finally:
@@ -167,7 +175,7 @@ class Link:
 
     async def _feed(
         self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits, cpu_factor: float,
-        told: dict[str, Any],
+        told: dict[str, Any], pipes: list[int] | None,
     ) -> None:  # fmt: skip
         warm = program.warm and not any(
             name.split("/")[0].removesuffix(".py") in self.preloaded for name in program.files
@@ -182,15 +190,33 @@ class Link:
             job["compile"] = {"argv": list(program.compile), "limits": _limits(compile_limits, _STACK_COMPILED)}
         await self.stream.send(protocol.pack(protocol.JOB, job, *program.files.values()))
         for index, case in cases:
-            header = {
+            header: dict[str, Any] = {
                 "case": index,
                 "stdin": len(case.stdin),
                 "request": case.request is not None,
                 "steps": case.steps,
                 "cpu_kill": int(limits.cpu_s * cpu_factor * 1e9),
             }
-            await self.stream.send(protocol.pack(protocol.CASE, header, case.stdin, case.request or b""))
-        await self.stream.send(protocol.pack(protocol.END, {}))
+            if case.files:
+                header["files"] = [[name, len(data)] for name, data in case.files.items()]
+            if case.argv:
+                header["argv"] = list(case.argv)
+            if case.collect:
+                header |= {"collect": list(case.collect), "collect_bytes": case.collect_bytes}
+            if case.talk:
+                header["talk"] = case.talk
+            blobs = case.stdin, *case.files.values(), case.request or b""
+            await self.stream.send(protocol.pack(protocol.CASE, header, *blobs))
+            if case.talk and pipes:
+                await self.stream.send_pipes(pipes)
+                while pipes:
+                    os.close(pipes.pop())
+        if pipes is None:  # else CANCEL may have to come before it
+            await self.stream.send(protocol.pack(protocol.END, {}))
+
+    async def cancel_case(self) -> None:
+        """End the case that runs now; its outcome says so."""
+        await self.stream.send(protocol.pack(protocol.CANCEL, {}))
 
     async def close(self) -> None:
         """End the agent and wait until nothing of it is left; may be called again."""

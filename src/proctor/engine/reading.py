@@ -7,6 +7,7 @@ from typing import Any
 from proctor.core.errors import FrameError
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
+from proctor.engine.job import Case
 from proctor.guest import protocol
 
 _TOP = 1 << 62
@@ -18,9 +19,9 @@ def text(value: Any) -> str:
     return value[:2000].encode("utf-8", "replace").decode() if isinstance(value, str) else "no message"
 
 
-def most(limits: Limits) -> int:
-    """Bytes of streams that come back from one case at most."""
-    return sum(_keeps(limits))
+def most(limits: Limits, case: Case) -> int:
+    """Bytes of streams and files that come back from one case at most."""
+    return sum(_keeps(limits)) + (case.collect_bytes if case.collect else 0)
 
 
 def _keeps(limits: Limits) -> tuple[int, int, int]:
@@ -49,8 +50,25 @@ def _sizes(header: dict[str, Any], name: str) -> list[int]:
     return value
 
 
-def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Limits) -> tuple[Outcome, float]:
-    """The outcome of ``case``, and the CPU seconds of its busiest step.
+def _files(header: dict[str, Any], case: Case) -> list[tuple[str, int]]:
+    rows = header.get("files", [])
+    if not isinstance(rows, list) or len(rows) > len(case.collect):
+        raise FrameError(f"outcome's files are {_shown(rows)}")
+    found: dict[str, int] = {}
+    for row in rows:
+        good = isinstance(row, list) and len(row) == 2 and type(row[0]) is str and type(row[1]) is int and row[1] >= 0
+        if not good or row[0] not in case.collect or row[0] in found:
+            raise FrameError(f"outcome has a file {_shown(row)}")
+        found[row[0]] = row[1]
+    if sum(found.values()) > case.collect_bytes:
+        raise FrameError("outcome's files are too large")
+    return list(found.items())
+
+
+def outcome(
+    header: dict[str, Any], body: bytes, job: int, index: int, limits: Limits, case: Case
+) -> tuple[Outcome, float]:
+    """The outcome of ``case``, which is number ``index``, and the CPU seconds of its busiest step.
 
     ``job`` is a number that only the jail of this job was told: what an
     earlier one may have left in the stream is not taken for this one's.
@@ -58,12 +76,16 @@ def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Li
     Raises:
         FrameError: a field is missing or not what it must be.
     """
-    for name, due in (("job", job), ("case", case)):
+    for name, due in (("job", job), ("case", index)):
         if type(header.get(name)) is not int or header[name] != due:
             raise FrameError(f"an outcome of another {name}")
     kept, written = _sizes(header, "kept"), _sizes(header, "written")
     fits = all(k <= w and k <= top for k, w, top in zip(kept, written, _keeps(limits), strict=True))
-    if sum(kept) != len(body) or not fits:
+    files, at = {}, sum(kept)
+    for name, size in _files(header, case):
+        files[name] = body[at : at + size]
+        at += size
+    if at != len(body) or not fits:
         raise FrameError("outcome's sizes do not fit")
     ended = header.get("ended")
     if ended is not None and (not isinstance(ended, str) or ended not in [e.value for e in EndedBy]):
@@ -73,7 +95,7 @@ def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Li
         raise FrameError("outcome has neither or both of exit and signal")
     if ended == EndedBy.OUTPUT:
         exit_code, signal = None, 9  # whether it came to its own end before the flood was seen is chance
-    stdout, stderr, result = body[: kept[0]], body[kept[0] : kept[0] + kept[1]], body[kept[0] + kept[1] :]
+    stdout, stderr, result = body[: kept[0]], body[kept[0] : kept[0] + kept[1]], body[kept[0] + kept[1] : sum(kept)]
     note = header.get("note")
     if isinstance(note, str):
         stderr += note[:_NOTE].encode("utf-8", "replace")
@@ -82,6 +104,6 @@ def outcome(header: dict[str, Any], body: bytes, job: int, case: int, limits: Li
         stdout_truncated=written[0] > kept[0], stderr_truncated=written[1] > kept[1],
         cpu_s=_number(header, "cpu_ns", _TOP) / 1e9, wall_s=_number(header, "wall_ns", _TOP) / 1e9,
         peak_memory_bytes=_number(header, "peak", _TOP) or None, ended_by=EndedBy(ended) if ended else None,
-        steady=header.get("steady") is True, left_processes=_number(header, "left", 1 << 30),
+        files=files, steady=header.get("steady") is True, left_processes=_number(header, "left", 1 << 30),
     )  # fmt: skip
     return found, _number(header, "step_ns", _TOP) / 1e9

@@ -109,7 +109,7 @@ class Settling:
             self._recompiled = True
             self._found = {i: found for i, found in self._found.items() if i < at}
             return Todo(self.missing(self._cases), alone=outcome.ended_by is not None)
-        (self._killed if _killed(outcome) else self._timed).add(at)
+        (self._killed if killed(outcome) else self._timed).add(at)
         del self._found[at]
         self._asked = at
         return Todo([self._cases[at]], alone=at in self._timed, again=True)
@@ -120,7 +120,7 @@ class Settling:
             return
         index, self._asked = todo.cases[0][0], None
         outcome, busiest = self._found[index]
-        if self._unsure(index) and (_killed(outcome) or index not in self._timed):
+        if self._unsure(index) and (killed(outcome) or index not in self._timed):
             return
         if index in self._timed and outcome.ended_by is None and outcome.error is None and self._over(index, busiest):
             outcome = replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
@@ -161,17 +161,17 @@ class Settling:
         if outcome.error:
             return False
         if outcome.compile_failed:
-            late, killed = outcome.ended_by in _LATE, _killed(outcome) or b"Killed signal" in outcome.stderr
-            return not self._recompiled and (late or killed)
+            late, gone = outcome.ended_by in _LATE, killed(outcome) or b"Killed signal" in outcome.stderr
+            return not self._recompiled and (late or gone)
         if outcome.ended_by is EndedBy.CPU and outcome.steady and index not in self._timed:
             return True  # a slow program and not a stuck call: what counts is how far it comes within the limit, alone
         if outcome.ended_by is EndedBy.WALL:
             return outcome.cpu_s > SLEEPER * outcome.wall_s
-        if _killed(outcome):
+        if killed(outcome):
             return index not in self._killed
         return outcome.ended_by is None and busiest > self.job.limits.cpu_s
 
 
-def _killed(outcome: Outcome) -> bool:
+def killed(outcome: Outcome) -> bool:
     """Killed, and not by us: by itself, or by something on the host."""
     return outcome.ended_by is None and outcome.signal == _SIGKILL

@@ -19,7 +19,7 @@ from typing import Any
 from proctor.core.errors import InfrastructureError
 from proctor.core.outcome import Outcome
 from proctor.engine.engine import Engine
-from proctor.engine.job import Job
+from proctor.engine.job import Job, Pair
 
 log = logging.getLogger("proctor")
 
@@ -82,7 +82,7 @@ class SyncEngine:
         return self._engine.image.digest
 
     def submit(
-        self, job: Job, *, owner: object = None, on_outcome: Callable[[int, Outcome], None] | None = None
+        self, job: Job | Pair, *, owner: object = None, on_outcome: Callable[[int, Outcome], None] | None = None
     ) -> Future[list[Outcome]]:
         """Queue a job; cancelling the future ends the program.
 
@@ -101,7 +101,7 @@ class SyncEngine:
                 self._engine.run(job, owner=owner, on_outcome=on_outcome), self._loop
             )
 
-    def run(self, job: Job, **options: Any) -> list[Outcome]:
+    def run(self, job: Job | Pair, **options: Any) -> list[Outcome]:
         """Run a job and wait for it; an exception meanwhile (Ctrl-C) ends the program."""
         future = self.submit(job, **options)
         try:

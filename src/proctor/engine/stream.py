@@ -41,6 +41,15 @@ class Stream:
             except BlockingIOError:
                 await self._writable()
 
+    async def send_pipes(self, pipes: list[int]) -> None:
+        """Give descriptors to the other end, with one byte."""
+        while True:
+            try:
+                socket.send_fds(self.sock, [b"p"], pipes, socket.MSG_NOSIGNAL)
+                return
+            except BlockingIOError:
+                await self._writable()
+
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()
         room = asyncio.Event()

@@ -18,7 +18,7 @@ from proctor.core.errors import InputError, IsolationUnavailable
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
-from proctor.engine.job import Job
+from proctor.engine.job import Job, Pair
 from proctor.grading.checkers import AnyChecker
 from proctor.grading.extract import DEFAULT_RULE, Rule
 from proctor.grading.grade import Grader, Key, Work
@@ -41,7 +41,7 @@ class AnyEngine(Protocol):
     def slots(self) -> int:
         """Programs that run at once."""
 
-    def submit(self, job: Job, *, owner: object = None) -> Future[list[Outcome]]:
+    def submit(self, job: Job | Pair, *, owner: object = None) -> Future[list[Outcome]]:
         """Queue a job; the future gives an Outcome for each case, in order. Owners take turns."""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from . import linux
 
 RESULT_FD = 3
+TALK_FD = 5  # 4 is the mark's
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Setup:
     landlock: int | None
     seccomp: bytes | None
     mark: int  # its closing tells the jail that the program's own code begins
+    out: int = -1  # where a harness that talks to another one writes
 
 
 def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes: int) -> list[tuple[int, int, int]]:
@@ -101,7 +103,8 @@ def enter(setup: Setup) -> None:
     mark = 4
     os.dup2(setup.result, RESULT_FD) if setup.result >= 0 else None
     os.dup2(setup.mark, mark) if setup.mark != mark else None
-    linux.close_range(5)
+    os.dup2(setup.out, TALK_FD) if setup.out >= 0 else None
+    linux.close_range(5 if setup.out < 0 else 6)
     if setup.seccomp is not None:
         linux.seccomp_load(setup.seccomp)
     os.write(mark, b"1")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from typing import Any
 
 from . import linux
+
+_ROOM = 256 << 20  # address space that an interpreter has beside its memory
 
 
 def fix_layout() -> None:
@@ -50,3 +53,18 @@ def lift_limits() -> None:
             resource.setrlimit(which, (soft if which == resource.RLIMIT_NOFILE else top, top))
         except (OSError, ValueError):
             resource.setrlimit(which, (hard, hard))
+
+
+def shortage(limits: dict[str, Any]) -> str | None:
+    """A hard limit of this host below what a job asks for would show as the program's fault: say which."""
+    for name, which, needed in (
+        ("v", resource.RLIMIT_AS, limits["memory"] + _ROOM),
+        ("d", resource.RLIMIT_DATA, limits["memory"] + _ROOM),
+        ("t", resource.RLIMIT_CPU, limits["cpu"] // 10**9 + 1),
+        ("f", resource.RLIMIT_FSIZE, max(limits["workspace"], limits["output"])),
+        ("n", resource.RLIMIT_NOFILE, limits["files"]),
+    ):
+        hard = resource.getrlimit(which)[1]
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            return f"the hard limit `ulimit -H{name}` of the calling process is {hard}, and the job may need {needed}"
+    return None

@@ -11,6 +11,8 @@ A case is one forked process. Its streams are memory files, so there is no pipe
 that could fill and nothing that must be pumped: a flood is seen by the file's
 size. When it ends, everything else in the PID namespace is killed and reaped,
 and the workspace is replaced by a new one: a case leaves nothing for the next.
+Only a case that talks to one in another jail has pipes: the host made both ends
+and sends them behind the CASE frame.
 
 Without namespaces (a locked-down container) the jail is a subreaper, finds the
 processes to kill by their parents, and empties its directory by hand.
@@ -19,18 +21,16 @@ processes to kill by their parents, and empties its directory by hand.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import case, landlock, linux, protocol, root, seccomp, tree, watch
+from . import case, inherited, landlock, linux, protocol, root, seccomp, tree, watch
 from .cgroups import Group
-from .stream import FAILED, high, peek, read_exact, write_all
+from .stream import FAILED, high, peek, read_exact, take_pipes, write_all
 
 _COLLECT_FILES = 4096
-_ROOM = 256 << 20  # address space that an interpreter has beside its memory
 
 
 @dataclass(slots=True)
@@ -89,7 +89,8 @@ class Jail:
             self.files[name] = (body[at : at + size], name == target)
             at += size
         self.limits = header["limits"]
-        self.check_host()
+        if shortage := inherited.shortage(self.limits):
+            self.fail(shortage)
         if header.get("compile"):
             run = self.compile(header["compile"])
             if run:
@@ -98,8 +99,10 @@ class Jail:
             kind, header, body = self.read()
             if kind == protocol.END:
                 break
-            if self.broken:
-                continue  # it did not compile: the host knows what that means for its cases
+            if self.broken:  # it did not compile: the host knows what that means for its cases
+                for pipe in take_pipes(self.slot.control) if header.get("talk") else ():
+                    os.close(pipe)
+                continue
             if kind != protocol.CASE:
                 if kind == protocol.CANCEL:
                     continue  # it came when its case was already over
@@ -107,7 +110,7 @@ class Jail:
             if self.late >= self.job.get("stop_after", 1 << 30):
                 self.skip(header["case"])
                 continue
-            run = self.one(header, body[: header["stdin"]], body[header["stdin"] :] if header["request"] else None)
+            run = self.one(header, body[: header["stdin"]], body[header["stdin"] :])
             if run:
                 return run
         self.clean()
@@ -133,37 +136,23 @@ class Jail:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    def check_host(self) -> None:
-        """A hard limit of this host below what the job asks for would show as the program's fault: say so instead."""
-        limits = self.limits
-        for name, which, needed in (
-            ("v", resource.RLIMIT_AS, limits["memory"] + _ROOM),
-            ("d", resource.RLIMIT_DATA, limits["memory"] + _ROOM),
-            ("t", resource.RLIMIT_CPU, limits["cpu"] // 10**9 + 1),
-            ("f", resource.RLIMIT_FSIZE, max(limits["workspace"], limits["output"])),
-            ("n", resource.RLIMIT_NOFILE, limits["files"]),
-        ):
-            hard = resource.getrlimit(which)[1]
-            if hard != resource.RLIM_INFINITY and hard < needed:
-                self.fail(
-                    f"the hard limit `ulimit -H{name}` of the calling process is {hard}, and the job may need {needed}"
-                )
-
-    def workspace(self, limits: dict[str, Any]) -> None:
-        """A fresh workspace with the program's files in it, owned by the jail and read-only.
+    def workspace(self, limits: dict[str, Any], extra: dict[str, tuple[bytes, bool]]) -> None:
+        """A fresh workspace with the program's files and the case's in it, owned by the jail and read-only.
 
         One in which the case before has demonstrably changed nothing is as good as new: most are, and that
         saves a tenth of a case.
         """
-        if self.traces and self.traces == root.traces(self.places):
+        if not extra and self.traces and self.traces == root.traces(self.places):
             return
+        self.traces = []
+        files = self.files | extra
         if self.rules >= 0 and self.slot.namespaces:
             os.close(self.rules)  # they name the old workspace's file system
             self.rules = -1
         uid = self.slot.uid
         owner = os.getuid() if uid is None else uid
         if self.slot.namespaces:
-            root.fresh_workspace(limits["workspace"], limits["inodes"] + len(self.files), owner, not self.used)
+            root.fresh_workspace(limits["workspace"], limits["inodes"] + len(files), owner, not self.used)
         else:
             for path, mode in ((self.cwd, 0o755), (self.temp, 0o700)):
                 if os.path.lexists(path):
@@ -174,7 +163,7 @@ class Jail:
                 os.chown(path, owner, -1)
         self.used = True
         folders: set[str] = set()
-        for name, (content, executable) in self.files.items():
+        for name, (content, executable) in files.items():
             parts = name.split("/")[:-1]
             for depth in range(len(parts)):
                 folder = "/".join([self.cwd, *parts[: depth + 1]])
@@ -188,7 +177,7 @@ class Jail:
             os.close(fd)
             if executable:
                 os.chmod(f"{self.cwd}/{name}", mode)
-        if self.slot.namespaces and self.slot.features["exact_times"]:
+        if self.slot.namespaces and self.slot.features["exact_times"] and not extra:
             self.places = [self.cwd, self.temp, *folders, *(f"{self.cwd}/{name}" for name in self.files)]
             self.traces = root.traces(self.places)
 
@@ -201,19 +190,31 @@ class Jail:
 
     def compile(self, plan: dict[str, Any]) -> Run | None:
         """Run the compiler as a case of its own and keep what it leaves."""
-        header = {"case": -1, "cpu_kill": plan["limits"]["cpu"], "steps": 1}
+        header = {"case": -1, "cpu_kill": plan["limits"]["cpu"], "steps": 1, "request": False}
         self.program_argv = self.job["argv"]
         job, self.job = self.job, {**self.job, "argv": plan["argv"], "warm": False, "network": False}
         limits, self.limits = self.limits, plan["limits"]
-        run = self.one(header, b"", None, collect=True)
+        run = self.one(header, b"", b"", compiling=True)
         self.job, self.limits = job, limits
         self.traces = []  # the compiler's workspace is no case's
         return run
 
-    def one(self, header: dict[str, Any], stdin: bytes, request: bytes | None, collect: bool = False) -> Run | None:
-        """One case from its workspace to its OUTCOME; returns a Run in the child only."""
+    def one(self, header: dict[str, Any], stdin: bytes, rest: bytes, compiling: bool = False) -> Run | None:
+        """One case from its workspace to its OUTCOME; returns a Run in the child only.
+
+        ``rest``: what follows the standard input in the frame: the case's files, then the request.
+        """
         slot, limits, group = self.slot, self.limits, self.slot.group
-        self.workspace(limits)
+        talk, pipes = header.get("talk"), (-1, -1)
+        if talk:
+            pipes = take_pipes(slot.control)
+        extra, at = {}, 0
+        for name, size in header.get("files", ()):
+            extra[name] = rest[at : at + size], False
+            at += size
+        request = rest[at:] if header["request"] else None
+        self.workspace(limits, extra)
+        del rest, extra
         streams = [high(os.memfd_create("io", os.MFD_CLOEXEC)) for _ in range(4 if request is not None else 3)]
         write_all(streams[0], stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
@@ -226,9 +227,10 @@ class Jail:
         if slot.landlock_abi and self.rules < 0:
             self.rules = high(self.ruleset())
         setup = case.Setup(
-            streams[0], streams[1], streams[2], result, self.cwd,
+            pipes[0] if talk else streams[0], pipes[1] if talk == "stdio" else streams[1], streams[2], result, self.cwd,
             case.rlimits(limits, seconds, group_memory=group.memory, processes=count),
             slot.uid, self.rules if self.rules >= 0 else None, slot.seccomp, mark,
+            pipes[1] if talk == "request" else -1,
         )  # fmt: skip
         group.set_pids(limits["processes"] + slot.features["own_pids"])
         group.set_memory(group.usage() + limits["memory"])
@@ -236,8 +238,9 @@ class Jail:
         start = time.monotonic_ns()
         pid = os.fork()
         if pid == 0:
-            run = Run(None, self.job["argv"], request, self.cwd)
-            if self.job["warm"]:
+            argv = header.get("argv") or self.job["argv"]
+            run = Run(None, argv, request, self.cwd)
+            if self.job["warm"] and argv is self.job["argv"]:
                 run.source = self.job["argv"][1]
             try:
                 if not slot.namespaces:
@@ -248,6 +251,8 @@ class Jail:
                 os._exit(FAILED)
             return run
         os.close(mark)
+        for pipe in pipes if talk else ():
+            os.close(pipe)  # no end of them but the program's, so that the other half sees that one close
         watcher = watch.Watch(
             pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control
         )
@@ -286,20 +291,36 @@ class Jail:
         status = watcher.status or 0
         out["exit"] = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         out["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        if collect and status == 0 and ended is None:
-            try:
-                self.files = tree.collect(self.cwd, protocol.MAX_BODY, _COLLECT_FILES)
-                target = self.program_argv[0].removeprefix("./")
-                if target in self.files:  # where chmod is refused the linker cannot mark it
-                    self.files[target] = (self.files[target][0], True)
-            except OSError as exc:
-                out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
+        if compiling and status == 0 and ended is None:
+            self.compiled(out)
         self.late += ended in ("cpu_time", "wall_time")
-        self.broken = collect and (out["exit"] != 0 or ended is not None)
-        self.answer(out, streams, limits, result)
+        self.broken = compiling and (out["exit"] != 0 or ended is not None)
+        self.answer(out, streams, limits, result, self.left(header))
         for fd in streams:
             os.close(fd)
         return None
+
+    def compiled(self, out: dict[str, Any]) -> None:
+        """What the compiler left is from now on the program's files."""
+        try:
+            self.files = tree.collect(self.cwd, protocol.MAX_BODY, _COLLECT_FILES)
+        except OSError as exc:
+            out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
+            return
+        target = self.program_argv[0].removeprefix("./")
+        if target in self.files:  # where chmod is refused the linker cannot mark it
+            self.files[target] = (self.files[target][0], True)
+
+    def left(self, header: dict[str, Any]) -> dict[str, bytes]:
+        """The files that the host asked for; none where they are too large."""
+        names = frozenset(header.get("collect", ()))
+        if not names:
+            return {}
+        try:
+            found = tree.collect(self.cwd, header["collect_bytes"], len(names), names)
+        except OSError:
+            return {}
+        return {name: content for name, (content, _) in found.items()}
 
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
@@ -350,22 +371,30 @@ class Jail:
     def send(self, kind: int, header: dict[str, Any]) -> None:
         write_all(self.slot.control, protocol.pack(kind, header))
 
-    def answer(self, out: dict[str, Any], streams: list[int], limits: dict[str, Any], result: int) -> None:
-        """An OUTCOME frame whose body is sent from the memory files without a copy here."""
+    def answer(
+        self, out: dict[str, Any], streams: list[int], limits: dict[str, Any], result: int, files: dict[str, bytes]
+    ) -> None:
+        """An OUTCOME frame whose body is sent from the memory files without a copy here; collected files follow."""
         caps = [min(limits["output"], limits["stdout_keep"]), limits["stderr_keep"], protocol.MAX_RESULT]
         sizes = [os.fstat(fd).st_size for fd in streams[1:3]] + ([os.fstat(result).st_size] if result >= 0 else [0])
         kept = [min(size, cap) for size, cap in zip(sizes, caps, strict=True)]
         out["kept"], out["written"] = kept, sizes
+        if files:
+            out["files"] = [[name, len(content)] for name, content in files.items()]
         head = protocol.pack(protocol.OUTCOME, out)
         write_all(
             self.slot.control,
-            protocol.HEAD.pack(protocol.OUTCOME, len(head) - protocol.HEAD.size, sum(kept))
+            protocol.HEAD.pack(
+                protocol.OUTCOME, len(head) - protocol.HEAD.size, sum(kept) + sum(map(len, files.values()))
+            )
             + head[protocol.HEAD.size :],
         )
         for fd, size in zip([*streams[1:3], result], kept, strict=True):
             at = 0
             while at < size:
                 at += os.sendfile(self.slot.control, fd, at, min(size - at, 1 << 20))
+        for content in files.values():
+            write_all(self.slot.control, content)
 
     def fail(self, message: str) -> None:
         """Tell the host what went wrong here and end: the agent is replaced."""

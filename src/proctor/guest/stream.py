@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket  # the C part alone: the full module costs every fork
+import array
 import fcntl
 import os
 
@@ -24,6 +25,23 @@ def peek(fd: int) -> bytes:
         return sock.recv(1, _socket.MSG_PEEK)
     finally:
         sock.close()
+
+
+def take_pipes(fd: int) -> tuple[int, int]:
+    """Two descriptors that the host sent with one byte: to read from, and to write to."""
+    sock = _socket.socket(fileno=os.dup(fd))
+    try:
+        byte, extra, _, _ = sock.recvmsg(1, _socket.CMSG_LEN(8))
+    finally:
+        sock.close()
+    if not byte:
+        raise EOFError
+    fds = array.array("i")
+    for level, kind, data in extra:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            fds.frombytes(data[:8])
+    source, sink = fds
+    return high(source), high(sink)
 
 
 def read_exact(fd: int, count: int) -> bytes:

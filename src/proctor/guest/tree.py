@@ -45,8 +45,10 @@ def remove(path: bytes, keep: bool = False) -> None:
         os.rmdir(path)
 
 
-def collect(path: str, most_bytes: int, most_files: int) -> dict[str, tuple[bytes, bool]]:
-    """Regular files below ``path``: name -> (content, executable).
+def collect(
+    path: str, most_bytes: int, most_files: int, names: frozenset[str] | None = None
+) -> dict[str, tuple[bytes, bool]]:
+    """Regular files below ``path``, or those of them in ``names``: name -> (content, executable).
 
     Links, devices, pipes and files with a second name are left out; OSError
     (EFBIG) when there is more than the bounds.
@@ -56,13 +58,13 @@ def collect(path: str, most_bytes: int, most_files: int) -> dict[str, tuple[byte
     while waiting:
         folder = waiting.pop()
         with os.scandir(os.path.join(path, folder) if folder else path) as entries:
-            names = sorted(entry.name for entry in entries)
-        for name in names:
+            listing = sorted(entry.name for entry in entries)
+        for name in listing:
             inside = f"{folder}/{name}" if folder else name
             info = os.lstat(f"{path}/{inside}")
             if stat.S_ISDIR(info.st_mode) and inside.count("/") < 32:
                 waiting.append(inside)
-            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or (names is not None and inside not in names):
                 continue
             total += info.st_size
             if total > most_bytes or len(found) >= most_files:

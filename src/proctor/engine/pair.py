@@ -1,0 +1,157 @@
+"""Two jobs that talk to each other: each on an agent of its own, started together.
+
+They share two pipes, which the host makes and hands over: bytes go from process
+to process without passing here, so that a call from one to the other costs two
+switches of a process. A pair takes one slot, since its halves wait for each
+other most of the time, and the memory of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.outcome import EndedBy, Outcome
+from proctor.engine.admission import Ticket
+from proctor.engine.job import Job, Pair
+from proctor.engine.link import Link
+from proctor.engine.settling import DECISIVE, killed
+from proctor.guest import protocol
+
+if TYPE_CHECKING:
+    from proctor.engine.engine import Engine
+
+AGENT_MIB = 32  # what an idle slot may take beside its job
+_SIGKILL = 9
+Found = tuple[Outcome, float]  # an outcome, and the CPU seconds of its process tree
+
+
+async def run_pair(engine: Engine, pair: Pair, owner: object, attempts: int) -> list[Outcome]:
+    """The outcomes of both halves, the program's first.
+
+    One whose outcome could hang on the load runs again, with its other half and
+    alone on this host, and the second outcomes count. An infrastructure fault
+    is in both outcomes (``error``), never raised.
+    """
+    found = await _settled(engine, pair, owner, attempts, alone=False)
+    if isinstance(found, str) or not any(map(_doubtful, found, (pair.program, pair.counterpart))):
+        return _outcomes(found)
+    found = await _settled(engine, pair, owner, attempts, alone=True)
+    if isinstance(found, str):
+        return _outcomes(found)
+    jobs = pair.program, pair.counterpart
+    return [replace(_in_time(*half, job), confirmed=True) for half, job in zip(found, jobs, strict=True)]
+
+
+def _outcomes(found: list[Found] | str) -> list[Outcome]:
+    if isinstance(found, str):
+        return [Outcome(error=found)] * 2
+    return [outcome for outcome, _ in found]
+
+
+def _doubtful(half: Found, job: Job) -> bool:
+    """A verdict on this half could hang on the load of the host, or on a signal from elsewhere."""
+    outcome, cpu_s = half
+    if outcome.compile_failed:
+        return outcome.ended_by is not None or killed(outcome)
+    if outcome.ended_by is None:
+        return killed(outcome) or cpu_s > job.limits.cpu_s
+    return outcome.ended_by is EndedBy.WALL  # it may have waited for the other half, and that one for a busy CPU
+
+
+def _in_time(outcome: Outcome, cpu_s: float, job: Job) -> Outcome:
+    if outcome.ended_by is None and cpu_s > job.limits.cpu_s:
+        return replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
+    return outcome
+
+
+async def _settled(engine: Engine, pair: Pair, owner: object, attempts: int, *, alone: bool) -> list[Found] | str:
+    """Both halves on as many agents as it takes, or what went wrong."""
+    faults: list[str] = []
+    filled = [0, 0]  # times that a half left its agent without memory
+    jobs = pair.program, pair.counterpart
+    memory = sum(max(job.limits.memory_mib, job.compile_limits.memory_mib * bool(job.program.compile)) for job in jobs)
+    while len(faults) < attempts:
+        if engine.closed:
+            return engine.closed
+        ticket = Ticket(owner, memory + 2 * AGENT_MIB, alone)
+        await engine.admitted(ticket)
+        links: list[Link] = []
+        try:
+            for _ in jobs:
+                links.append(await engine.lease(fresh=bool(faults)))
+            found = await _together(pair, links, 1.0 if alone else DECISIVE)
+        except BaseException as exc:
+            endings = [engine.end(link) for link in links]
+            gone = asyncio.gather(*endings, return_exceptions=True)
+            gone.add_done_callback(partial(_leave, engine, ticket))
+            if isinstance(exc, IsolationUnavailable):
+                return str(exc)
+            if not isinstance(exc, InfrastructureError):
+                raise
+            await asyncio.shield(gone)
+            faults.append(str(exc))
+            engine.replaced += 1
+            for which, link in enumerate(links):
+                filled[which] += link.agent.process.returncode == protocol.STATUS_MEMORY
+            if 2 in filled:  # once may be chance
+                return _too_large(filled.index(2))
+        else:
+            engine.give_back(links[1])
+            engine.give_back(links[0], ticket)
+            return found
+    return f"after {attempts} attempts: {faults[-1]}"
+
+
+def _leave(engine: Engine, ticket: Ticket, _: object) -> None:
+    engine.leave(ticket)
+
+
+def _too_large(which: int) -> list[Found]:
+    """One half took all memory of its slot, and the agent with it; the other one was cut off."""
+    halves = [(Outcome(signal=_SIGKILL, ended_by=EndedBy.CANCELLED), 0.0)] * 2
+    halves[which] = Outcome(signal=_SIGKILL, ended_by=EndedBy.MEMORY), 0.0
+    return halves
+
+
+async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Found]:
+    """Run both halves at once; InfrastructureError where an agent failed, and then neither counts."""
+    found: dict[int, Found] = {}
+    pipes: list[list[int]] = [[], []]
+
+    def over(which: int, outcome: Outcome, cpu_s: float) -> None:
+        found[which] = outcome, cpu_s
+        if which == 1 and outcome.exit_code in pair.stop_on and 0 not in found:
+            ending.append(asyncio.ensure_future(links[0].cancel_case()))
+
+    async def half(which: int, job: Job) -> None:
+        failed = await links[which].run(
+            job.program, [(0, job.cases[0])], job.limits, job.compile_limits, cpu_factor=cpu_factor, stop_after=None,
+            on_outcome=lambda _, outcome, cpu_s: over(which, outcome, cpu_s), pipes=pipes[which],
+        )  # fmt: skip
+        if failed is not None:
+            over(which, replace(failed, compile_failed=True), failed.cpu_s)
+
+    ending: list[asyncio.Future[None]] = []
+    tasks: list[asyncio.Future[None]] = []
+    try:
+        for source, sink in ((0, 1), (1, 0)):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            pipes[sink].insert(0, reader)
+            pipes[source].append(writer)
+        tasks = [asyncio.ensure_future(half(*job)) for job in enumerate((pair.program, pair.counterpart))]
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*ending)
+    finally:
+        for task in (*tasks, *ending):
+            task.cancel()
+        await asyncio.gather(*tasks, *ending, return_exceptions=True)
+        for fd in (*pipes[0], *pipes[1]):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+    return [found[0], found[1]]

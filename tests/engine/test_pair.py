@@ -1,0 +1,187 @@
+"""Two programs that talk through pipes, each in its jail; and what a case may bring and leave."""
+
+from __future__ import annotations
+
+import pytest
+from engine_help import descriptors, gone, job, kill, left, until
+
+from proctor.core.errors import InputError
+from proctor.core.limits import Limits
+from proctor.core.outcome import EndedBy, Outcome
+from proctor.engine.job import Case, Job, Pair, Program
+from proctor.engine.shared import SyncEngine
+
+QUICK = Limits(cpu_s=1, wall_s=2)
+
+GUESS = """
+low, high = 1, 1000
+while True:
+    middle = (low + high) // 2
+    print(middle, flush=True)
+    answer = input()
+    if answer == "right":
+        break
+    if answer == "less":
+        high = middle - 1
+    else:
+        low = middle + 1
+"""
+JUDGE = """
+import sys
+secret, count = 389, 0
+for line in sys.stdin:
+    count += 1
+    guess = int(line)
+    if guess == secret:
+        print("right", flush=True)
+        sys.exit(42 if count <= 10 else 43)
+    print("less" if guess > secret else "more", flush=True)
+sys.exit(43)
+"""
+
+
+def half(source: str, warm: bool = True, limits: Limits = QUICK) -> Job:
+    program = Program({"talk.py": source.encode()}, ("python3", "talk.py"), warm=warm)
+    return Job(program, (Case(talk="stdio"),), limits)
+
+
+def talk(
+    engine: SyncEngine, program: str, counterpart: str = JUDGE, warm: bool = True, **options: object
+) -> list[Outcome]:
+    return engine.run(Pair(half(program, warm), half(counterpart, warm), **options))
+
+
+@pytest.mark.environments
+@pytest.mark.parametrize("warm", [True, False])
+def test_two_programs_talk(engine: SyncEngine, warm: bool) -> None:
+    for _ in range(2):
+        program, judge = talk(engine, GUESS, warm=warm)
+        assert (program.exit_code, judge.exit_code) == (0, 42), (program, judge)
+        assert not program.stdout
+
+
+def test_the_end_of_one_is_seen_by_the_other(engine: SyncEngine) -> None:
+    program, judge = talk(engine, "print(500, flush=True); input()")
+    assert (program.exit_code, judge.exit_code) == (0, 43)
+    program, judge = talk(engine, "print(len(input()))", "pass")
+    assert (program.exit_code, judge.exit_code) == (1, 0)
+    assert b"EOFError" in program.stderr
+
+
+def test_a_counterpart_may_end_the_program(engine: SyncEngine) -> None:
+    program, judge = talk(engine, "while True: pass", "import sys; sys.exit(43)", stop_on=frozenset({43}))
+    assert (program.ended_by, judge.exit_code) == (EndedBy.CANCELLED, 43)
+    program, judge = talk(engine, "while True: pass", "import sys; sys.exit(43)")
+    assert (program.ended_by, judge.exit_code) == (EndedBy.CPU, 43)
+
+
+def test_both_wait_for_each_other(engine: SyncEngine) -> None:
+    slow = half("input()", limits=Limits(cpu_s=1, wall_s=20))
+    program, judge = engine.run(Pair(half("input()"), slow))
+    assert program.ended_by is EndedBy.WALL
+    assert program.confirmed
+    assert judge.exit_code == 1  # its input ended
+
+
+def test_a_flood_is_not_held_here(engine: SyncEngine) -> None:
+    program, judge = talk(engine, "while True: print('x' * 65536)", "import time; time.sleep(0.5)")
+    assert program.exit_code == 120  # as in any shell: a pipe that nobody reads any more
+    assert judge.exit_code == 0
+
+
+def test_a_compiled_half(engine: SyncEngine) -> None:
+    source = b'#include <cstdio>\nint main() { int n; scanf("%d", &n); printf("%d\\n", 2 * n); fflush(stdout); }'
+    program = Program({"a.cpp": source}, ("./a.out",), compile=("g++", "a.cpp", "-o", "a.out"))
+    asks = half("import sys\nprint(21, flush=True)\nsys.exit(42 if input() == '42' else 43)", limits=Limits(cpu_s=9))
+    done = engine.run(Pair(Job(program, (Case(talk="stdio"),), Limits(cpu_s=9)), asks))
+    assert [outcome.exit_code for outcome in done] == [0, 42]
+    broken = Program({"a.cpp": b"int main("}, ("./a.out",), compile=("g++", "a.cpp", "-o", "a.out"))
+    first, second = engine.run(Pair(Job(broken, (Case(talk="stdio"),), Limits(cpu_s=9)), asks))
+    assert first.compile_failed
+    assert second.exit_code == 1
+
+
+@pytest.mark.environments
+def test_many_pairs_leave_nothing(clean: None) -> None:
+    engine = SyncEngine(slots=2)
+    engine.run(Pair(half(GUESS), half(JUDGE)))
+    before = descriptors()
+    futures = [engine.submit(Pair(half(GUESS), half(JUDGE))) for _ in range(20)]
+    assert all([o.exit_code for o in future.result()] == [0, 42] for future in futures)
+    assert descriptors() - before == {} or len(engine.agent_pids()) == 4  # two slots have up to two agents each
+    assert len(engine.agent_pids()) <= 4
+    engine.close()
+    assert not gone(left)
+
+
+def test_cancelled_and_closed(clean: None) -> None:
+    engine = SyncEngine(slots=1)
+    sleeps = half("import time; time.sleep(100)", limits=Limits(cpu_s=1, wall_s=200))
+    future = engine.submit(Pair(sleeps, sleeps))
+    other = engine.submit(job("print(1)"))
+    future.cancel()
+    assert other.result(60)[0].stdout == b"1\n"
+    future = engine.submit(Pair(sleeps, sleeps))
+    engine.close()
+    assert all(outcome.error for outcome in future.result(60))
+
+
+def test_an_agent_that_dies_is_replaced(clean: None) -> None:
+    engine = SyncEngine(slots=1)
+    slow = "import time\ntime.sleep(1)\n"
+    future = engine.submit(Pair(half(slow + GUESS, limits=Limits(cpu_s=5)), half(JUDGE, limits=Limits(cpu_s=5))))
+    until(lambda: len(engine.agent_pids()) == 2)
+    kill(engine.agent_pids()[0])
+    assert [outcome.exit_code for outcome in future.result(60)] == [0, 42]
+    assert engine.replaced == 1
+    engine.close()
+
+
+def test_halves_are_checked() -> None:
+    with pytest.raises(InputError, match="counterpart"):
+        Pair(half("pass"), job("pass"))
+
+
+# ---------------------------------------------------------------- what a case brings and leaves
+
+
+@pytest.mark.environments
+def test_files_and_a_command_for_one_case(engine: SyncEngine) -> None:
+    program = Program({"show.py": b"import sys; print(open(sys.argv[1]).read())"}, ("python3", "show.py", "none"))
+    first = Case(files={"in.txt": b"one", "deep/in.txt": b"1"}, argv=("python3", "show.py", "in.txt"))
+    second = Case(argv=("python3", "show.py", "in.txt"))
+    third = Case(files={"in.txt": b"three"}, argv=("python3", "show.py", "in.txt"))
+    outcomes = engine.run(Job(program, (first, second, third, Case()), Limits(cpu_s=5)))
+    assert [outcome.stdout for outcome in outcomes] == [b"one\n", b"", b"three\n", b""]
+    assert b"FileNotFoundError" in outcomes[1].stderr
+
+
+@pytest.mark.environments
+def test_files_that_are_brought_back(engine: SyncEngine) -> None:
+    source = b"""
+import os
+open("good.txt", "w").write("42")
+os.mkdir("out")
+open("out/deep", "w").write("deep")
+open("not asked for", "w").write("x")
+os.symlink("/etc/passwd", "link")
+os.mkfifo("pipe")
+"""
+    names = ("good.txt", "out/deep", "link", "pipe", "missing")
+    program = Program({"a.py": source}, ("python3", "a.py"), warm=True)
+    for outcome in engine.run(Job(program, (Case(collect=names),) * 2, Limits(cpu_s=5))):
+        assert outcome.exit_code == 0, outcome.stderr
+        assert outcome.files == {"good.txt": b"42", "out/deep": b"deep"}
+    small = Case(collect=names, collect_bytes=3)
+    (outcome,) = engine.run(Job(program, (small,), Limits(cpu_s=5)))
+    assert outcome.files == {}
+
+
+def test_names_of_a_case_are_checked() -> None:
+    for bad in ("../x", "/etc/x", "", "a//b"):
+        with pytest.raises(InputError):
+            Case(files={bad: b""})
+        with pytest.raises(InputError):
+            Case(collect=(bad,))
+    with pytest.raises(InputError, match="workspace"):
+        Job(Program({}, ("true",)), (Case(files={"a": b"x" * (3 << 20)}),), Limits(workspace_mib=2))
