@@ -165,9 +165,9 @@ os.mkdir("out")
 open("out/deep", "w").write("deep")
 open("not asked for", "w").write("x")
 os.symlink("/etc/passwd", "link")
-os.mkfifo("pipe")
+os.link("not asked for", "second name")
 """
-    names = ("good.txt", "out/deep", "link", "pipe", "missing")
+    names = ("good.txt", "out/deep", "link", "second name", "missing")
     program = Program({"a.py": source}, ("python3", "a.py"), warm=True)
     for outcome in engine.run(Job(program, (Case(collect=names),) * 2, Limits(cpu_s=5))):
         assert outcome.exit_code == 0, outcome.stderr

@@ -29,7 +29,7 @@ from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
-from proctor.engine.job import Case, Job, Program
+from proctor.engine.job import Case, Job, Pair, Program
 from proctor.engine.languages import Language, language
 from proctor.engine.languages import program as make_program
 from proctor.grading import judge
@@ -40,6 +40,7 @@ from proctor.grading.grades import CaseGrade, Grade, overall
 from proctor.grading.pairing import Item
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
 from proctor.grading.problem import Problem, TestCase
+from proctor.grading.sealed import Sealing, judge_sealed, unsealable
 from proctor.grading.values import Tolerance, parts, plain
 from proctor.guest import protocol
 
@@ -60,7 +61,7 @@ _JS_PRELUDE = """
 """
 
 Key = tuple[int, str, str | None, frozenset[tuple[str, str | bytes]]]
-Steps = Generator[Job, Sequence[Outcome], tuple[CaseGrade, ...]]
+Steps = Generator[Job | Pair, Sequence[Outcome], "tuple[CaseGrade, ...] | Claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Plan:
         cases: the problem's, with expected values in plain types.
         rounds: function mode: index of the first call of each process.
         tests: unit tests: what the source names.
+        sealing: unit tests: how they run apart from the program; None where they cannot.
+        unsealed: why they cannot.
     """
 
     problem: Problem
@@ -85,11 +88,16 @@ class Plan:
     cases: tuple[TestCase, ...]
     rounds: tuple[int, ...] = (0,)
     tests: judge.Named = field(default_factory=judge.Named)
+    sealing: Sealing | None = None
+    unsealed: str = ""
 
-    @property
-    def claimed(self) -> bool:
-        """The verdict is the program's own claim."""
-        return self.problem.mode == "unit_tests"
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Grades that are the program's own claim, and why: the tests ran beside it."""
+
+    cases: tuple[CaseGrade, ...]
+    why: str
 
 
 @dataclass(slots=True)
@@ -101,14 +109,16 @@ class Work:
         source: the program's text; None: the completion holds no code.
         key: equal for equal work.
         extra_files: relative path -> content that the completion brings along.
+        claim: why ``cases`` are the program's own claim; empty where they are not.
     """
 
     plan: Plan
     source: str | None
     key: Key
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
-    job: Job | None = None
+    job: Job | Pair | None = None
     cases: tuple[CaseGrade, ...] | None = None
+    claim: str = ""
     _steps: Steps | None = field(default=None, repr=False)
 
     def start(self, warm: bool) -> None:
@@ -148,7 +158,9 @@ class Work:
         try:
             self.job = self._steps.send(outcomes)
         except StopIteration as stop:
-            self.job, self.cases = None, stop.value
+            self.job, found = None, stop.value
+            self.cases = found.cases if isinstance(found, Claim) else found
+            self.claim = found.why if isinstance(found, Claim) else ""
 
     def fail(self, error: str) -> None:
         """The engine itself failed: nothing is known of any case."""
@@ -166,6 +178,7 @@ class Grader:
         limits: fields of ``Limits`` that replace the problem's, or a whole Limits.
         warm: run Python programs in forks of a warm interpreter.
         extract: rule by which code is taken from a completion.
+        claimed: ``count`` verdicts that are the program's own claim, or ``refuse`` them a reward (None).
     """
 
     def __init__(
@@ -176,7 +189,11 @@ class Grader:
         limits: Limits | Mapping[str, Any] | None = None,
         warm: bool = True,
         extract: str | Rule = DEFAULT_RULE,
+        claimed: str = "count",
     ) -> None:
+        if claimed not in ("count", "refuse"):
+            raise InputError(f"{claimed!r} is neither count nor refuse", field="claimed")
+        self.claimed = claimed
         self.checker = parse_checker(checker) if isinstance(checker, str) else checker
         if self.checker is not None and not callable(self.checker):
             raise InputError(f"{checker!r} is neither a checker's name nor a function", field="checker")
@@ -233,10 +250,13 @@ class Grader:
             verdict=verdict,
             cases=work.cases,
             program_sha256=None if source is None else hashlib.sha256(_bytes(source)).hexdigest(),
-            claimed=plan.claimed,
+            claimed=bool(work.claim),
+            claim=work.claim,
             error=broken,
             limits=plan.limits,
         )
+        if grade.claimed and self.claimed == "refuse":
+            return grade
         return replace(grade, reward=reward_of(self.policy, grade))
 
     def _make_plan(self, problem: Problem, name: str) -> Plan:
@@ -259,7 +279,7 @@ class Grader:
             cases = tuple(replace(c, expected=plain(c.expected, "expected")) for c in problem.cases)
             return replace(plan, cases=cases, rounds=_rounds(cases))
         if problem.mode == "unit_tests" and row.name == "python":
-            return replace(plan, cases=(), tests=judge.named_tests(problem.test_code or ""))
+            return replace(plan, cases=(), tests=judge.named_tests(problem.test_code or ""), **_sealing(problem))
         return plan if problem.mode == "stdio" else replace(plan, cases=())
 
 
@@ -359,15 +379,31 @@ def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> S
     return tuple(grades)
 
 
+def _sealing(problem: Problem) -> dict[str, Any]:
+    """How the tests of a Python problem are sealed, or why they cannot be."""
+    module = _module_name(problem.module)
+    tests = problem.test_code or ""
+    if why := unsealable(tests, module):
+        return {"unsealed": why}
+    name = _module_name(problem.test_module or "tests.py")
+    return {"sealing": Sealing(module, name, tests, problem.preamble, problem.appended)}
+
+
 def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     problem, tests = plan.problem, plan.problem.test_code or ""
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
         program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
-        return (judge.judge_exit(outcome),)
+        return Claim((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
     program, name = _module(plan, source, files, warm)
-    nonce = secrets.token_hex(16)
+    nonce, why = secrets.token_hex(16), plan.unsealed
+    if plan.sealing is not None:
+        outcome, asked = yield plan.sealing.pair(program, name, plan.limits, nonce, _files(problem.extra_files))
+        refusal = protocol.parse_refusal(asked.result)
+        if refusal is None:
+            return judge_sealed(outcome, asked, nonce, plan.tests)
+        why = refusal
     request = protocol.test_request(
         source_file=name,
         module=_module_name(name),
@@ -377,7 +413,7 @@ def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) ->
         appended=problem.appended,
     )
     (outcome,) = yield Job(program, (Case(request=request),), plan.limits)
-    return judge.judge_tests(outcome, nonce, plan.tests)
+    return Claim(judge.judge_tests(outcome, nonce, plan.tests), why)
 
 
 def _module_name(file: str) -> str:

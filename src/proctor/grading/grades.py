@@ -79,6 +79,7 @@ class Grade:
         program_sha256: of the program's source as it ran, None for ``no_code``.
         claimed: the tests ran in the program's own process, so the verdict is
             the program's claim.
+        claim: why they did; empty where they did not.
         error: what failed on this host, where something did.
         limits: the bounds that each case had.
     """
@@ -90,6 +91,7 @@ class Grade:
     cases: tuple[CaseGrade, ...] = ()
     program_sha256: str | None = None
     claimed: bool = False
+    claim: str = ""
     error: str | None = None
     limits: Limits = field(default_factory=Limits, repr=False)
 
@@ -112,6 +114,8 @@ class Grade:
             "cases": [case.to_json() for case in self.cases],
             "program_sha256": self.program_sha256,
         }
+        if self.claim:
+            row["claim"] = printable(self.claim)
         if self.error:
             row["error"] = printable(self.error)
         return row

@@ -19,7 +19,7 @@ from proctor.grading.checkers import AnyChecker, CheckerError, check, excerpt
 from proctor.grading.grades import CaseGrade
 from proctor.grading.problem import TestCase
 from proctor.grading.values import Tolerance, same_truth, same_value
-from proctor.guest.protocol import CallResult, parse_test_report
+from proctor.guest.protocol import CallResult, TestReport, parse_test_report
 
 KEPT = 64 << 10  # bytes of each stream that stay in a grade once it was judged
 TOP_LEVEL = "module"  # the harness's name for what the test source does at its top level
@@ -153,7 +153,13 @@ def judge_tests(outcome: Outcome, nonce: str, named: Named) -> tuple[CaseGrade, 
     end = ending(outcome)
     if end and not end.verdict.is_score:
         return (ended(outcome, end),)
-    report = parse_test_report(outcome.result, nonce)
+    return judge_report(parse_test_report(outcome.result, nonce), outcome, end, named)
+
+
+def judge_report(
+    report: TestReport | None, outcome: Outcome, end: Ending | None, named: Named
+) -> tuple[CaseGrade, ...]:
+    """Each named test of a report; ``end``: how the reporting process ended, where that was not well."""
     if report is None:
         names = named.wanted or ("",)
         end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")

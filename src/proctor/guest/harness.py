@@ -6,6 +6,7 @@ it came from. A program may forge records; it does not know what is expected.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import random
@@ -13,9 +14,7 @@ import sys
 import types
 from typing import Any
 
-from . import finish, linux, protocol
-
-ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
+from . import finish, linux, protocol, runner, sealing, serving, standins, testkit
 
 
 def run(request: bytes, fd: int) -> None:
@@ -24,10 +23,15 @@ def run(request: bytes, fd: int) -> None:
     sys.argv[:] = [wanted["file"]]
     linux.lower_depth(depth() + 1 - linux.OUR_DEPTH)  # one frame of ours stands for the calling script's
     try:
-        if wanted["kind"] == "calls":
+        kind = wanted["kind"]
+        if kind == "calls":
             calls(wanted, fd)
-        else:
+        elif kind == "tests":
             tests(wanted, fd)
+        elif kind == "serve":
+            serve(wanted)
+        else:
+            sealed(wanted, fd)
     finally:
         error = sys.exc_info()[1]
         if error is not None:
@@ -108,66 +112,89 @@ def describe(exc: BaseException) -> str:
 
 
 def tests(wanted: dict[str, Any], fd: int) -> None:
-    """Run named tests against the program and report each."""
+    """Run named tests in the program's own process, and report each."""
     module = load(wanted["file"], wanted["module"])
     if wanted["appended"]:
         space = module.__dict__
-        before = dict(space)
     else:
-        test_module = types.ModuleType(wanted["test_module"])
-        sys.modules[wanted["test_module"]] = test_module
-        space, before = test_module.__dict__, {}
-    name = "module"
-    called: set[str] = set()
-    try:
-        tree = compile(wanted["tests"], "<tests>", "exec", ONLY_AST, dont_inherit=True)
-        called = called_at_top(tree)
-        exec(compile(tree, "<tests>", "exec", dont_inherit=True), space)
-        emit(fd, ("test", name, True, ""))
-    except BaseException as exc:
-        emit(fd, ("test", name, False, f"{type(exc).__name__}: {describe(exc)}"[:500]))
-    added = {k: v for k, v in space.items() if k not in before or before[k] is not v}
-    for key, value in added.items():
-        if key.startswith("test") and key not in called and callable(value) and not isinstance(value, type):
-            one(fd, key, value)
-    cases(fd, added)
+        space = new_module(wanted["test_module"])
+    testkit.install_lazily()
+    before = dict(space)
+
+    def report(name: str, passed: bool, message: str) -> None:
+        emit(fd, ("test", name, passed, message[:500]))
+
+    runner.run(wanted["tests"], space, before, report)
     emit(fd, ("finished", wanted["nonce"]))
 
 
-def called_at_top(tree: Any) -> set[str]:
-    """Functions that the tests' own top level calls: they are not to be run a second time."""
-    names = set()
-    for statement in tree.body:
-        call = getattr(statement, "value", None)
-        if type(statement).__name__ == "Expr" and type(call).__name__ == "Call":
-            names.add(getattr(getattr(call, "func", None), "id", ""))
-    return names
+def new_module(name: str) -> dict[str, Any]:
+    """The names of a new module that can be imported."""
+    module = sys.modules[name] = types.ModuleType(name)
+    return module.__dict__
 
 
-def one(fd: int, name: str, function: Any) -> None:
-    """Run a single test; any exception, a skip included, is a failure."""
+def serve(wanted: dict[str, Any]) -> None:
+    """Be the program of sealed tests."""
+    pipe = sealing.Pipe(*talk())
+    serving.serve(pipe, lambda: load(wanted["file"], wanted["module"]))
+
+
+def sealed(wanted: dict[str, Any], fd: int) -> None:
+    """Be the tests: run them against stand-ins for the program, and report each.
+
+    The preamble is the problem's, so what it defines is the tests' own here.
+    """
+
+    def report(name: str, passed: bool, message: str) -> None:
+        emit(fd, ("test", name, passed, message[:500]))
+
+    def refused(reason: str) -> None:
+        emit(fd, ("refused", reason[:500]))
+        finish.flush()
+        os._exit(0)
+
+    link = standins.Link(sealing.Pipe(*talk()))
     try:
-        function()
-        emit(fd, ("test", name, True, ""))
-    except BaseException as exc:
-        emit(fd, ("test", name, False, f"{type(exc).__name__}: {describe(exc)}"[:500]))
+        link.answer()
+    except BaseException:  # the program's own end tells
+        return
+    standins.on_refusal.append(refused)
+    testkit.install_lazily()
+    module = sys.modules[wanted["module"]] = standins.stand_in_module(link, wanted["module"])
+    space = new_module(wanted["test_module"])
+    if wanted["appended"]:
+        space["__name__"] = wanted["module"]
+        if wanted["preamble"]:
+            exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
+        names = free_names(wanted["tests"], space)
+        standins.fill(space, link, module, names)
+    runner.run(wanted["tests"], space, dict(space), report)
+    if link.broken:
+        emit(fd, ("broken", link.broken[:500]))
+    emit(fd, ("finished", wanted["nonce"]))
 
 
-def cases(fd: int, space: dict[str, Any]) -> None:
-    """Run the unittest classes among the tests' names, each method by itself."""
-    import unittest
+def talk() -> tuple[int, int]:
+    """The two descriptors to the other side; stdin and they are out of a program's way from now on."""
+    source, sink = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 64), fcntl.fcntl(5, fcntl.F_DUPFD_CLOEXEC, 64)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.close(5)
+    return source, sink
 
-    loader = unittest.TestLoader()
-    for key, value in space.items():
-        if not (isinstance(value, type) and issubclass(value, unittest.TestCase)) or value is unittest.TestCase:
-            continue
-        for method in loader.getTestCaseNames(value):
-            result = unittest.TestResult()
-            try:
-                unittest.TestSuite([value(method)]).run(result)
-            except BaseException as exc:
-                emit(fd, ("test", f"{key}.{method}", False, type(exc).__name__))
-                continue
-            bad = [*result.errors, *result.failures]
-            good = result.testsRun == 1 and not bad and not result.skipped and not result.unexpectedSuccesses
-            emit(fd, ("test", f"{key}.{method}", good, bad[0][1][-500:] if bad else ""))
+
+def free_names(source: str, space: dict[str, Any]) -> list[str]:
+    """Names that the source uses and neither the interpreter nor ``space`` has; some may be attributes."""
+    found: dict[str, None] = {}
+    try:
+        waiting = [compile(source, "<tests>", "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return []
+    while waiting:
+        code = waiting.pop()
+        found.update(dict.fromkeys(code.co_names))
+        waiting += [item for item in code.co_consts if isinstance(item, types.CodeType)]
+    known = sys.modules["builtins"].__dict__
+    return [name for name in found if name not in known and name not in space]

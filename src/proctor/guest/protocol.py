@@ -34,8 +34,8 @@ from .values import (
 
 __all__ = [
     "MAX_BODY", "MAX_DEPTH", "MAX_NODES", "Call", "CallResult", "Members", "Opaque", "Pairs", "TestReport",
-    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_test_report", "record",
-    "test_request", "unpack_head", "unpack_header",
+    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_refusal", "parse_test_report",
+    "record", "sealed_request", "serve_request", "test_request", "unpack_head", "unpack_header",
 ]  # fmt: skip
 
 VERSION = 1
@@ -115,10 +115,14 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """Named tests of one run, in order; True passed. A program's own claim."""
+    """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
+
+    ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
+    """
 
     tests: dict[str, bool]
     messages: dict[str, str]
+    broken: str = ""
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -135,6 +139,24 @@ def test_request(*, source_file: str, module: str, tests: str, test_module: str,
     return encode_value(
         {"kind": "tests", "file": source_file, "module": module, "tests": tests, "test_module": test_module}
         | {"nonce": nonce, "appended": appended}
+    )
+
+
+def serve_request(*, source_file: str, module: str) -> bytes:
+    """Ask the harness to load a file of the program and serve the sealed tests at the other end of its pipes."""
+    return encode_value({"kind": "serve", "file": source_file, "module": module})
+
+
+def sealed_request(
+    *, module: str, tests: str, test_module: str, test_file: str, nonce: str, appended: bool, preamble: str
+) -> bytes:
+    """Ask the harness to run test source against stand-ins for the program at the other end of its pipes.
+
+    ``appended``: what the tests do not define themselves is the preamble's or the program's.
+    """
+    return encode_value(
+        {"kind": "sealed", "file": test_file, "module": module, "tests": tests, "test_module": test_module}
+        | {"nonce": nonce, "appended": appended, "preamble": preamble}
     )
 
 
@@ -192,13 +214,22 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     """The report of a test run, or None when the harness never reached its end."""
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
-    finished = False
+    finished, broken = False, ""
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
             tests[row[1]] = row[2] is True and tests.get(row[1], True)
             messages[row[1]] = _text(row[3])
+        if isinstance(row, tuple) and len(row) == 2 and row[0] == "broken":
+            broken = _text(row[1])
         finished = isinstance(row, tuple) and row == ("finished", nonce)
-    return TestReport(tests, messages) if finished else None
+    return TestReport(tests, messages, broken) if finished else None
+
+
+def parse_refusal(result: bytes) -> str | None:
+    """Why tests cannot be sealed, where the tests' side said so."""
+    rows = _records(result)
+    last = rows[-1] if rows else None
+    return _text(last[1]) if isinstance(last, tuple) and len(last) == 2 and last[0] == "refused" else None
 
 
 def _text(value: Any) -> str:

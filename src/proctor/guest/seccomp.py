@@ -26,6 +26,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 36, 38, 39, 41, 42, 0x53564D41)  # questions
 _IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)  # TCGETS, FIONREAD, FIONBIO, FIOCLEX ...
 _RLIMIT_CORE = 4
 _SIGCHLD = 17
+_KIND, _NO_DEVICE = 0xF000, (0, 0x1000, 0x8000)  # a file or a named pipe
 _OWNERS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that sends any signal to any process
 _OWN_CLOCKS = (
     0xFFFFFFF8  # from here on a CPU clock is the caller's own; below, down to 1 << 31, that of a process by number
@@ -84,9 +85,15 @@ def _blocks(network: bool) -> dict[str, bytes]:
         "prctl": _low(0) + _one_of(_PRCTL, _EPERM),
         "ioctl": _low(1) + _one_of(_IOCTL, _ENOTTY),
         "personality": _ret(_EPERM),
-        # A core limit of 1 keeps a crash away from the host's core handler; it must stay.
-        "setrlimit": _low(0) + no_core + _ret(_EPERM) + _ret(_ALLOW),
-        "prlimit64": _low(1) + _op(_JEQ, _RLIMIT_CORE, 1, 0) + _ret(_ALLOW) + _null(2),
+        # A core limit of 1 keeps a crash away from the host's core handler. It stays, and whoever sets it is told that
+        # it was done: programs set it to 0 to have no core, and have none.
+        "setrlimit": _low(0) + no_core + _ret(_DONE) + _ret(_ALLOW),
+        "prlimit64": _low(1)
+        + _op(_JEQ, _RLIMIT_CORE, 1, 0)
+        + _ret(_ALLOW)
+        + _null(2).replace(_ret(_EPERM), _ret(_DONE)),
+        "mknod": _low(1) + _op(_AND, _KIND) + _one_of(_NO_DEVICE, _EPERM),
+        "mknodat": _low(2) + _op(_AND, _KIND) + _one_of(_NO_DEVICE, _EPERM),
     }
 
 

@@ -54,9 +54,9 @@ tkill 200 130; truncate 76 45; umask 95 166; uname 63 160; unlink 87 -; unlinkat
 """
 
 # Looked at by their arguments, in ``seccomp``; not allowed as they stand.
-BY_ARGUMENT = frozenset("clone clone3 socket socketpair ioctl prctl personality".split())
+BY_ARGUMENT = frozenset("clone clone3 socket socketpair ioctl prctl personality mknod mknodat".split())
 # Harmless without the capability, but nothing that a solution needs.
-REFUSED = frozenset("mknod mknodat setuid setgid setresuid setresgid setreuid setregid setgroups".split())
+REFUSED = frozenset("setuid setgid setresuid setresgid setreuid setregid setgroups".split())
 # They pass Landlock: refused where no mount namespace hides the host's files.
 ATTRIBUTES = frozenset(
     "chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat utimensat truncate".split()

@@ -1,0 +1,283 @@
+"""What passes between sealed tests and the program: values as data, and everything else by reference.
+
+A message is a 4-byte length and one value. Plain data and the common value
+types of the standard library are copied. An object of the program's own stays
+where it is: a ``handle`` tells its number and its class's; a ``class`` tells
+what the tests' side needs to make a stand-in. The tests' side sends names of
+library functions and classes; of its own code nothing can be sent (``Refused``).
+
+Both sides read what the other wrote with ``values.Decoder``'s bounds. Only the
+tests' side has something to lose: a value can cost it time, which its limit
+bounds, and can be wrong, which is what tests look for.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import os
+import struct
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import values
+
+MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
+MAX_ALL = 256 << 20  # bytes that one side reads in all
+_ITSELF = object()
+
+PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict))
+# Changed by whoever gets them: compared before and after a call.
+MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict,
+           collections.defaultdict)  # fmt: skip
+_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
+
+class Refused(BaseException):
+    """Something of the tests' own that cannot be sent: these tests cannot be sealed."""
+
+
+class Broken(Exception):
+    """The other side is gone, or what it wrote cannot be read."""
+
+
+class Pipe:
+    """Whole messages over a pair of descriptors."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source, self.sink, self.left = source, sink, MAX_ALL
+
+    def send(self, data: bytes) -> None:
+        """One message; Broken when nobody reads it."""
+        view = memoryview(struct.pack(">I", len(data)) + data)
+        try:
+            while view:
+                view = view[os.write(self.sink, view) :]
+        except OSError:
+            raise Broken("the program has ended") from None
+
+    def receive(self) -> bytes:
+        """The next message; Broken at the end, or when it is too long."""
+        size = int.from_bytes(self._exactly(4), "big")
+        self.left -= size
+        if size > 2 * MAX_MESSAGE or self.left < 0:
+            raise Broken("the program has sent too much")
+        return self._exactly(size)
+
+    def _exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = os.read(self.source, min(count, 1 << 20))
+            if not part:
+                raise Broken("the program has ended")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class Writer(values.Encoder):
+    """Values as bytes; ``foreign`` says what becomes of an object that is no data: a kind and its payload."""
+
+    def __init__(self, foreign: Callable[[Any], tuple[str, Any]], same: tuple[Any, ...] = ()) -> None:
+        super().__init__(MAX_MESSAGE)
+        self.foreign = foreign
+        self.same = {id(value): index for index, value in enumerate(same) if isinstance(value, MUTABLE)}
+
+    def put(self, value: Any, depth: int = 0) -> None:
+        kind = type(value)
+        if self.same and id(value) in self.same:
+            self.tagged("argument", self.same[id(value)], depth)
+        elif kind in PLAIN:
+            super().put(value, depth)
+        else:
+            self.tagged(*(_library(value, kind) or self.foreign(value)), depth)
+
+    def tagged(self, kind: str, payload: Any, depth: int) -> None:
+        self.out += b"x"
+        self.blob(b"s", kind.encode())
+        same, self.same = self.same, {}  # parts of a payload are new objects, whose numbers may be taken again
+        try:
+            self.put(payload, depth + 1)
+        finally:
+            self.same = same
+
+
+def _library(value: Any, kind: type) -> tuple[str, Any] | None:
+    """Kind and payload of a value type of the standard library, or of one of its functions and classes."""
+    if kind is collections.Counter or kind is collections.OrderedDict:
+        return kind.__name__, list(value.items())
+    if kind is collections.defaultdict:
+        factory = value.default_factory
+        known = (
+            factory if factory is None or getattr(builtins, getattr(factory, "__name__", ""), 0) is factory else None
+        )
+        return "defaultdict", (known, list(value.items()))
+    if kind is collections.deque:
+        return "deque", (list(value), value.maxlen)
+    if kind is bytearray:
+        return "bytearray", bytes(value)
+    if kind is range:
+        return "range", (value.start, value.stop, value.step)
+    if kind is slice:
+        return "slice", (value.start, value.stop, value.step)
+    if kind in _VIEWS:
+        return "view", (_VIEWS[kind], list(value))
+    if kind is decimal.Decimal:
+        return "Decimal", str(value)
+    if kind is fractions.Fraction:
+        return "Fraction", (value.numerator, value.denominator)
+    if kind is datetime.timedelta:
+        return "timedelta", (value.days, value.seconds, value.microseconds)
+    if kind in (datetime.date, datetime.datetime, datetime.time) and getattr(value, "tzinfo", None) is None:
+        return kind.__name__, value.isoformat()
+    if issubclass(kind, tuple) and (fields := _fields(value, kind)):
+        return "record", (kind.__name__, fields, list(value))
+    if value is Ellipsis or value is NotImplemented:
+        return "constant", str(value)
+    if isinstance(value, type) and getattr(builtins, value.__name__, _ITSELF) is value:
+        return "builtin", value.__name__
+    if isinstance(value, BaseException) and getattr(builtins, kind.__name__, _ITSELF) is kind:
+        return "exception", (kind.__name__, plain_arguments(value))
+    return None
+
+
+def _fields(value: Any, kind: Any) -> list[str]:
+    """Names of the parts of a named tuple that compares as a tuple does; none for any other tuple."""
+    fields: Any = getattr(kind, "_fields", None)
+    named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
+    return list(fields) if named and kind.__eq__ is tuple.__eq__ and kind.__bases__ == (tuple,) else []
+
+
+def plain_arguments(exc: BaseException) -> list[Any]:
+    """An exception's arguments where they are plain, else its text."""
+    arguments = exc.args if type(exc.args) is tuple else ()
+    if all(type(item) in (str, int, float, bool, bytes, type(None)) for item in arguments):
+        return list(arguments)
+    try:
+        return [str(exc)[:2000]]
+    except BaseException:
+        return []
+
+
+class Reader(values.Decoder):
+    """Bytes as values; ``own`` makes something of the kinds that only one side knows."""
+
+    def __init__(self, data: bytes, own: Callable[[str, Any], Any]) -> None:
+        super().__init__(data)
+        self.own = own
+
+    def special(self, depth: int) -> Any:
+        kind, payload = self.get(depth + 1), self.get(depth + 1)
+        if type(kind) is not str:
+            raise ValueError("kind is no text")
+        maker = _MAKERS.get(kind)
+        try:
+            return maker(payload) if maker else self.own(kind, payload)
+        except (Broken, Refused):
+            raise
+        except Exception as exc:
+            raise ValueError(f"no {kind}") from exc
+
+    def whole(self) -> Any:
+        """The value; Broken where it is none."""
+        try:
+            return values.whole(self)
+        except (ValueError, RecursionError, OverflowError, TypeError) as exc:
+            raise Broken(f"the answer cannot be read: {exc}") from None
+
+
+def _record(payload: Any) -> Any:
+    name, fields, items = payload
+    if len(fields) > 100:
+        raise ValueError("too many fields")
+    return collections.namedtuple(name, fields)(*items)
+
+
+def _view(payload: Any) -> Any:
+    which, items = payload
+    if which == "keys":
+        return dict.fromkeys(items).keys()
+    return dict(items).items() if which == "items" else dict(enumerate(items)).values()
+
+
+def _builtin(name: Any) -> Any:
+    found = getattr(builtins, name)
+    if not isinstance(found, type):
+        raise ValueError("no class")
+    return found
+
+
+def _exception(payload: Any) -> Any:
+    name, arguments = payload
+    kind = _builtin(name)
+    if not issubclass(kind, BaseException):
+        raise ValueError("no exception")
+    return made_exception(kind, arguments)
+
+
+def made_exception(kind: Any, arguments: list[Any]) -> BaseException:
+    """An instance of an exception class; one that wants other arguments gets its text."""
+    try:
+        made = kind(*arguments)
+    except Exception:
+        made = kind.__new__(kind)
+        made.args = tuple(arguments)
+    assert isinstance(made, BaseException)
+    return made
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "Counter": lambda items: collections.Counter(dict(items)),
+    "OrderedDict": lambda items: collections.OrderedDict(items),
+    "defaultdict": lambda payload: collections.defaultdict(payload[0], payload[1]),
+    "deque": lambda payload: collections.deque(payload[0], payload[1]),
+    "bytearray": bytearray,
+    "range": lambda payload: range(*payload),
+    "slice": lambda payload: slice(*payload),
+    "view": _view,
+    "Decimal": decimal.Decimal,
+    "Fraction": lambda payload: fractions.Fraction(*payload),
+    "timedelta": lambda payload: datetime.timedelta(*payload),
+    "date": datetime.date.fromisoformat,
+    "datetime": datetime.datetime.fromisoformat,
+    "time": datetime.time.fromisoformat,
+    "record": _record,
+    "constant": {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}.__getitem__,
+    "builtin": _builtin,
+    "exception": _exception,
+}
+
+
+def library_name(value: Any) -> str | None:
+    """``module.name`` of a function or class of the standard library; None for anything else."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, types.ModuleType):
+        module = value.__self__.__name__
+    elif isinstance(value, types.MethodDescriptorType):  # str.upper
+        module = value.__objclass__.__module__
+    if type(module) is not str or type(name) is not str:
+        return None
+    return f"{module}:{name}" if by_name(f"{module}:{name}") is value else None
+
+
+def by_name(name: str) -> Any:
+    """What ``library_name`` names, imported where it must be; None where there is none."""
+    module, _, path = name.partition(":")
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    try:
+        found: Any = __import__(module, fromlist=["x"])
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return found
+
+
+lock = threading.RLock()

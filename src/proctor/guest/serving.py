@@ -1,0 +1,209 @@
+"""The program's side of sealed tests: load the program and do what the other side asks, one request at a time.
+
+Runs in the program's own process and is believed in nothing. A request is
+``(what, object, name, arguments, keyword arguments, numbers of handles that are
+let go)``; an answer ``(what, value, changed arguments, new classes, printed text)``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+from . import sealing
+from .sealing import MUTABLE, Broken, Pipe, Reader, Writer
+
+# Special methods that a stand-in has when the class of its object has them.
+SPECIAL = tuple(
+    f"__{name}__"
+    for name in (
+        "call len iter next reversed contains getitem setitem delitem bool str repr format hash int float index complex "
+        "bytes abs neg pos invert round trunc floor ceil enter exit eq ne lt le gt ge add sub mul truediv floordiv mod "
+        "divmod pow matmul and or xor lshift rshift radd rsub rmul rtruediv rfloordiv rmod rdivmod rpow rmatmul rand ror "
+        "rxor rlshift rrshift iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
+    ).split()
+)
+_DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_PRINTED = 64 << 10  # bytes of printed text that go along with one answer
+
+
+class Server:
+    """Objects of the program by number, and what is done with them."""
+
+    def __init__(self, pipe: Pipe, module: types.ModuleType) -> None:
+        self.pipe, self.module = pipe, module
+        self.objects: dict[int, Any] = {0: module}
+        self.numbers: dict[int, int] = {id(module): 0}
+        self.classes: dict[type, int] = {}
+        self.fresh: list[Any] = []
+        self.count = self.printed = 0
+
+    def serve(self) -> None:
+        """Until the other side has no more questions."""
+        while True:
+            try:
+                data = self.pipe.receive()
+            except Broken:
+                return
+            what, target, name, arguments, keywords, dropped = Reader(data, self.own).whole()
+            for number in dropped:
+                self.numbers.pop(id(self.objects.pop(number, None)), None)
+            try:
+                before = [self.packed(item) if isinstance(item, MUTABLE) else b"" for item in arguments]
+                result = self.act(what, target, name, arguments, keywords)
+                answer = self.packed(result, tuple(arguments))
+                changed = [
+                    (index, list(item.items()) if isinstance(item, dict) else list(item))
+                    for index, item in enumerate(arguments)
+                    if isinstance(item, MUTABLE) and self.packed(item) != before[index]
+                ]
+                self.answer(b"V", answer, changed)
+            except BaseException as exc:
+                self.failed(exc, arguments)
+
+    def act(self, what: str, target: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """What one request asks for."""
+        if what == "call":
+            return target(*arguments, **keywords)
+        if what == "get":
+            return getattr(target, name)
+        if what == "set":
+            return setattr(target, name, arguments[0])
+        if what == "delete":
+            return delattr(target, name)
+        if what == "special":
+            return special(target, name, arguments)
+        if what == "names":
+            return [self.named(name) for name in arguments]
+        assert what == "all"
+        names = getattr(self.module, "__all__", None) or [name for name in vars(self.module) if name[:1] != "_"]
+        return [str(name) for name in names]
+
+    def named(self, name: str) -> tuple[str, Any]:
+        """What the program means by a name of its module, and how the other side may find it itself."""
+        if name not in vars(self.module):
+            return "missing", None
+        value = vars(self.module)[name]
+        if isinstance(value, types.ModuleType):
+            return "module", value.__name__
+        library = sealing.library_name(value)
+        return ("library", library) if library and library.endswith(f":{name}") else ("own", value)
+
+    # ------------------------------------------------------------ values
+
+    def packed(self, value: Any, same: tuple[Any, ...] = ()) -> bytes:
+        writer = Writer(self.foreign, same)
+        writer.put(value)
+        return bytes(writer.out)
+
+    def foreign(self, value: Any) -> tuple[str, Any]:
+        """By reference: a class with what is needed to stand in for it, anything else with its class."""
+        if isinstance(value, type):
+            return "class", self.class_number(value)
+        if isinstance(value, BaseException):
+            return "raised", (self.class_number(type(value)), sealing.plain_arguments(value))
+        return "handle", (self.number(value), self.class_number(type(value)))
+
+    def number(self, value: Any) -> int:
+        known = self.numbers.get(id(value))
+        if known is not None:
+            return known
+        self.count += 1
+        self.objects[self.count] = value
+        self.numbers[id(value)] = self.count
+        return self.count
+
+    def class_number(self, kind: type) -> int:
+        if kind in self.classes:
+            return self.classes[kind]
+        number = self.classes[kind] = self.number(kind)
+        error = issubclass(kind, BaseException)
+        bases: list[Any] = []
+        for base in kind.__bases__:
+            builtin = getattr(sys.modules["builtins"], base.__name__, None) is base
+            if builtin and (error or base is object):
+                bases.append(base.__name__)
+            elif not builtin:
+                bases.append(self.class_number(base))
+        found = [name for name in SPECIAL if _has(kind, name)]
+        self.fresh.append((number, kind.__name__[:100], error, bases, found))
+        return number
+
+    def own(self, kind: str, payload: Any) -> Any:
+        if kind == "handle":
+            return self.objects[payload]
+        if kind == "library":
+            return sealing.by_name(payload)
+        raise ValueError(kind)
+
+    # ------------------------------------------------------------ answers
+
+    def answer(self, how: bytes, value: bytes, changed: list[Any]) -> None:
+        """Send an answer; its parts are packed one by one, since packing the later may find new classes."""
+        rest = self.packed(changed)
+        fresh, self.fresh = self.fresh, []
+        head = self.packed((fresh, self.text()))
+        self.pipe.send(b"".join((how, len(head).to_bytes(4, "big"), head, len(value).to_bytes(4, "big"), value, rest)))
+
+    def failed(self, exc: BaseException, arguments: list[Any]) -> None:
+        try:
+            value = self.packed(exc)
+        except BaseException:
+            value = self.packed(RuntimeError(type(exc).__name__[:100]))
+        self.answer(b"E", value, [])
+
+    def text(self) -> str:
+        """What was printed since the last answer."""
+        try:
+            sys.stdout.flush()
+            data = os.pread(1, _PRINTED, self.printed)
+        except (OSError, ValueError, AttributeError):
+            return ""
+        self.printed += len(data)
+        return data.decode("utf-8", "replace")
+
+
+def _has(kind: type, name: str) -> bool:
+    for base in kind.__mro__:
+        if name in vars(base):
+            return vars(base)[name] is not None and not (base is object and name in _DEFAULT[4:])
+    return False
+
+
+def special(target: Any, name: str, arguments: list[Any]) -> Any:
+    """A special method as its operator calls it: from the class."""
+    simple: dict[str, Any] = {
+        "__bool__": bool,
+        "__str__": str,
+        "__repr__": repr,
+        "__len__": len,
+        "__iter__": iter,
+        "__hash__": hash,
+    }
+    if name in simple:
+        return simple[name](target)
+    if name == "__call__":
+        return target(*arguments)
+    if name == "__next__":
+        return next(target)
+    for base in type(target).__mro__:
+        if name in vars(base):
+            method = vars(base)[name]
+            return method.__get__(target, type(target))(*arguments)
+    raise AttributeError(name)
+
+
+def serve(pipe: Pipe, load: Any) -> None:
+    """Load the program, say how that went, and serve."""
+    module = types.ModuleType("nothing")
+    server = Server(pipe, module)
+    try:
+        server.module = server.objects[0] = load()
+        server.numbers = {id(server.module): 0}
+    except BaseException as exc:
+        server.failed(exc, [])
+        raise
+    server.answer(b"V", server.packed(None), [])
+    server.serve()

@@ -1,0 +1,341 @@
+"""The tests' side of sealed tests: stand-ins for what the program defines.
+
+A function of the program is an object that can be called; an instance, one
+whose attributes and special methods are the program's; a class, a class of our
+own made after its description. What comes back from a call is data, or another
+stand-in. A stand-in never equals data: whether it does would be for the program
+to say. Two of them are compared by the program's own ``__eq__``, as a test of
+a class means it. Exceptions arrive as real ones, of built-in classes or of
+classes made here below the same built-in class.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import sys
+import types
+from typing import Any
+
+from . import sealing
+from .sealing import Broken, Pipe, Reader, Refused, Writer
+
+_MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime"}
+_MOST_CLASSES = 10_000
+
+
+class Link:
+    """The program at the other end of a pipe."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self.pipe = pipe
+        self.kinds: dict[int, Any] = {}
+        self.numbers: dict[Any, int] = {}  # a class made here -> its number
+        self.alive: dict[int, Any] = {}  # weak references to stand-ins
+        self.dropped: list[int] = []
+        self.broken = ""
+
+    def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
+        """One request and its answer; raises what the program raised."""
+        with sealing.lock:
+            if self.broken:
+                raise Broken(self.broken)
+            dropped, self.dropped = self.dropped, []
+            writer = Writer(self.foreign)
+            writer.put((what, target, name, list(args), keywords or {}, dropped))
+            try:
+                self.pipe.send(bytes(writer.out))
+                return self.answer(args)
+            except Broken as exc:
+                self.broken = str(exc)
+                raise
+
+    def answer(self, args: tuple[Any, ...] = ()) -> Any:
+        """The answer that is due; changed arguments are changed here too, and printed text is printed."""
+        data = self.pipe.receive()
+        how, at = data[:1], 1
+        parts = []
+        for _ in range(2):
+            size = int.from_bytes(data[at : at + 4], "big")
+            parts.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+        fresh, text = Reader(parts[0], self.own).whole()
+        try:
+            for row in fresh:
+                self.learn(*row)
+            if text:
+                sys.stdout.write(text)
+            for index, items in Reader(data[at:], self.own).whole():
+                change(args[index], items)
+        except (TypeError, ValueError, IndexError, AttributeError) as exc:
+            raise Broken(f"the answer cannot be read: {exc}") from None
+        value = Reader(parts[1], lambda kind, payload: self.own(kind, payload, args)).whole()
+        if how != b"E":
+            return value
+        if not isinstance(value, BaseException):
+            raise Broken("the answer is no exception")
+        raise value
+
+    # ------------------------------------------------------------ values
+
+    def foreign(self, value: Any) -> tuple[str, Any]:
+        """What the tests pass that is no data: a stand-in, or something of the standard library."""
+        if isinstance(value, Standin):
+            return "handle", number_of(value)
+        if isinstance(value, type) and value in self.numbers:
+            return "handle", self.numbers[value]
+        if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
+            return "handle", 0
+        name = sealing.library_name(value)
+        if name is None:
+            what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
+            refuse(f"they pass {what} of their own to the program")
+        return "library", name
+
+    def own(self, kind: str, payload: Any, args: tuple[Any, ...] = ()) -> Any:
+        """What an answer holds that is no data."""
+        if kind == "argument":
+            return args[payload]
+        if kind == "class":
+            return self.kinds[payload]
+        if kind == "raised":
+            number, arguments = payload
+            return sealing.made_exception(self.kinds[number], arguments)
+        if kind != "handle":
+            raise ValueError(kind)
+        number, class_number = payload
+        known = self.alive.get(number)
+        if known is not None and (found := known()) is not None:
+            return found
+        made = object.__new__(self.kinds[class_number])
+        object.__setattr__(made, "__number__", number)
+        self.alive[number] = weak(made)
+        return made
+
+    def learn(self, number: int, name: str, error: bool, bases: list[Any], special: list[str]) -> None:
+        """Make the class that stands for one of the program's."""
+        if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
+            raise ValueError("no class")
+        found = [self.kinds[base] if type(base) is int else sealing._builtin(base) for base in bases]
+        if error:
+            parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
+            made: Any = type(name, parents, {"__module__": "solution"})
+        else:
+            parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
+            space = {method: _METHODS[method] for method in special if method in _METHODS}
+            made = StandinType(name, parents, {"__slots__": (), **space}, link=self)
+        self.kinds[number], self.numbers[made] = made, number
+
+    def let_go(self, number: int) -> None:
+        self.alive.pop(number, None)
+        self.dropped.append(number)
+
+
+def refuse(reason: str) -> Any:
+    """These tests cannot be sealed: said at once, whatever the test would make of an exception."""
+    for tell in on_refusal:
+        tell(reason)
+    raise Refused(reason)
+
+
+on_refusal: list[Any] = []
+
+
+class StandinType(type):
+    """The type of classes that stand for the program's own."""
+
+    link: Link
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Link | None = None) -> Any:
+        if link is None and bases and name != "Standin":
+            refuse("they derive a class from one of the program's")
+        made = super().__new__(mcs, name, bases, space)
+        if link is not None:
+            type.__setattr__(made, "link", link)
+        return made
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Link | None = None) -> None:
+        super().__init__(name, bases, space)
+
+    def __call__(cls, *args: Any, **keywords: Any) -> Any:
+        return cls.link.ask("call", cls, "", args, keywords)
+
+    def __getattr__(cls, name: str) -> Any:
+        return cls.link.ask("get", cls, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        cls.link.ask("set", cls, name, (value,))
+
+
+class Standin(metaclass=StandinType):
+    """An object of the program's. Whatever is not here is asked for over there."""
+
+    __slots__ = ("__number__", "__weakref__")
+
+    def __getattr__(self, name: str) -> Any:
+        return type(self).link.ask("get", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        type(self).link.ask("set", self, name, (value,))
+
+    def __delattr__(self, name: str) -> None:
+        type(self).link.ask("delete", self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return number_of(self)
+
+    def __str__(self) -> str:
+        return text(type(self).link.ask("special", self, "__str__"))
+
+    def __repr__(self) -> str:
+        return text(type(self).link.ask("special", self, "__repr__"))
+
+    def __format__(self, spec: str) -> str:
+        return text(type(self).link.ask("special", self, "__format__", (spec,)))
+
+    def __del__(self) -> None:
+        try:
+            type(self).link.let_go(number_of(self))
+        except Exception:
+            pass  # at the interpreter's end there may be nothing left to tell
+
+
+def number_of(value: Any) -> int:
+    number = object.__getattribute__(value, "__number__")
+    assert type(number) is int
+    return number
+
+
+def weak(value: Any) -> Any:
+    import weakref
+
+    return weakref.ref(value)
+
+
+def text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("no text came back")
+    return value
+
+
+def _special(name: str) -> Any:
+    def method(self: Any, *args: Any) -> Any:
+        return type(self).link.ask("special", self, name, args)
+
+    method.__name__ = name
+    return method
+
+
+def _compared(name: str) -> Any:
+    """Equality is for two stand-ins alone, and a plain truth value."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, Standin):
+            return name == "__ne__"
+        return type(self).link.ask("special", self, name, (other,)) is True
+
+    method.__name__ = name
+    return method
+
+
+def _call(self: Any, *args: Any, **keywords: Any) -> Any:
+    return type(self).link.ask("call", self, "", args, keywords)
+
+
+def _truth(self: Any) -> bool:
+    return type(self).link.ask("special", self, "__bool__") is True
+
+
+def _in_place(name: str) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return type(self).link.ask("special", self, name, (other,))
+
+    method.__name__ = name
+    return method
+
+
+def _methods() -> dict[str, Any]:
+    from .serving import SPECIAL
+
+    found = {name: _special(name) for name in SPECIAL}
+    found |= {"__eq__": _compared("__eq__"), "__ne__": _compared("__ne__"), "__call__": _call, "__bool__": _truth}
+    for name in ("__str__", "__repr__", "__format__"):
+        del found[name]  # every stand-in has these
+    return found
+
+
+_METHODS = _methods()
+
+
+def change(old: Any, items: list[Any]) -> None:
+    """Make a container that was passed what the program made of it; parts that are still of a kind stay the same."""
+    if isinstance(old, dict):
+        fresh = {key: merged(old[key], value) if key in old else value for key, value in items}
+        dict.clear(old)
+        dict.update(old, fresh)
+    elif isinstance(old, set):
+        old.clear()
+        old.update(items)
+    elif isinstance(old, list | collections.deque | bytearray):
+        kept = list(old)
+        fresh_items = [merged(kept[at], item) if at < len(kept) else item for at, item in enumerate(items)]
+        old.clear()
+        old.extend(fresh_items)
+    else:
+        raise ValueError("no container")
+
+
+def merged(old: Any, new: Any) -> Any:
+    """``old``, changed to equal ``new``, where both are containers of a kind; else ``new``."""
+    if type(old) is type(new) and isinstance(new, sealing.MUTABLE):
+        change(old, list(new.items()) if isinstance(new, dict) else list(new))
+        return old
+    return new
+
+
+def stand_in_module(link: Link, name: str) -> types.ModuleType:
+    """The program's module, as tests import it."""
+
+    class Module(types.ModuleType):
+        __standin__ = link
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute == "__all__":
+                return link.ask("all", self)
+            if attribute[:2] == "__":
+                raise AttributeError(attribute)
+            return link.ask("get", self, attribute)
+
+        def __setattr__(self, attribute: str, value: Any) -> None:
+            if attribute[:2] != "__":
+                refuse("they set names of the program's module")
+            super().__setattr__(attribute, value)
+
+    return Module(name)
+
+
+def fill(space: dict[str, Any], link: Link, module: Any, names: list[str]) -> None:
+    """Give the tests' namespace what ``names`` mean in the program's.
+
+    What the standard library has under such a name is the library's own and
+    not the program's: otherwise a program could replace what tests check with.
+    """
+    for name, row in zip(names, link.ask("names", module, "", tuple(names)), strict=True):
+        what, value = row
+        if what == "module":
+            try:
+                space[name] = importlib.import_module(_MODULE_ALIASES.get(name, name))
+            except ImportError:
+                continue
+        elif what == "library":
+            found = sealing.by_name(value) if type(value) is str and value.rpartition(":")[2] == name else None
+            if found is not None:
+                space[name] = found
+        elif what == "own":
+            space[name] = value

@@ -1,0 +1,214 @@
+"""The part of pytest that test files of data sets use, for images without pytest.
+
+``raises``, ``approx``, ``mark``, ``fixture``, ``param``, ``skip``, ``fail`` and
+``importorskip`` mean what they mean there. Anything else is an AttributeError
+that says so; with ``pytest`` among the image's packages the real one is used.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import math
+import re
+import sys
+import types
+from typing import Any
+
+
+class Skipped(BaseException):
+    """A test skipped itself: it did not pass."""
+
+
+class Failed(AssertionError):
+    """``pytest.fail``, or an exception that did not come."""
+
+
+class RaisesContext:
+    """``with raises(...) as info``; ``info.value`` is the exception."""
+
+    value: BaseException
+    type: Any
+
+    def __init__(self, expected: Any, match: str | None) -> None:
+        self.expected, self.match_text = expected, match
+
+    def __enter__(self) -> RaisesContext:
+        return self
+
+    def __exit__(self, kind: Any, value: BaseException | None, trace: Any) -> bool:
+        if value is None:
+            raise Failed(f"DID NOT RAISE {self.expected}")
+        if not isinstance(value, self.expected):
+            return False
+        self.value, self.type, self.tb = value, kind, trace
+        if self.match_text is not None:
+            self.match(self.match_text)
+        return True
+
+    def match(self, pattern: str) -> bool:
+        """The exception's text must hold the pattern."""
+        if not re.search(pattern, str(self.value)):
+            raise Failed(f"{pattern!r} is not in {str(self.value)!r}")
+        return True
+
+
+def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
+    """A context, or with a callable the call itself."""
+    context = RaisesContext(expected, match)
+    if not args:
+        return context
+    with context:
+        args[0](*args[1:], **keywords)
+    return context
+
+
+class Approx:
+    """A number, or numbers in a list, tuple or dict, that others are compared with by tolerance."""
+
+    __array_priority__ = 100
+
+    def __init__(self, expected: Any, rel: float | None, absolute: float | None, nan_ok: bool) -> None:
+        self.expected, self.rel, self.abs, self.nan_ok = expected, rel, absolute, nan_ok
+
+    def __eq__(self, actual: object) -> bool:
+        return self._same(actual, self.expected)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"approx({self.expected!r})"
+
+    def _same(self, actual: Any, expected: Any) -> bool:
+        if isinstance(expected, dict):
+            return (
+                isinstance(actual, dict)
+                and actual.keys() == expected.keys()
+                and all(self._same(actual[key], value) for key, value in expected.items())
+            )
+        if isinstance(expected, list | tuple):
+            return (
+                isinstance(actual, list | tuple)
+                and len(actual) == len(expected)
+                and all(map(self._same, actual, expected))
+            )
+        if isinstance(expected, bool) or not isinstance(expected, int | float | complex):
+            return bool(actual == expected)
+        if isinstance(actual, bool) or not isinstance(actual, int | float | complex):
+            return type(actual).__module__ in ("decimal", "fractions") and abs(actual - expected) <= self._bound(
+                expected
+            )
+        if actual == expected:
+            return True
+        if actual != actual or expected != expected:
+            return self.nan_ok and actual != actual and expected != expected
+        if math.inf in (abs(actual), abs(expected)):
+            return False
+        return bool(abs(actual - expected) <= self._bound(expected))
+
+    def _bound(self, expected: Any) -> float:
+        absolute = 1e-12 if self.abs is None else self.abs
+        if self.rel is None and self.abs is not None:
+            return absolute
+        return float(max(absolute, (1e-6 if self.rel is None else self.rel) * abs(expected)))
+
+
+def approx(expected: Any, rel: float | None = None, abs: float | None = None, nan_ok: bool = False) -> Approx:
+    """Equal within a relative tolerance of 1e-6 or an absolute one of 1e-12, or those given."""
+    return Approx(expected, rel, abs, nan_ok)
+
+
+class Mark:
+    """One mark with its arguments, as it lies on a test."""
+
+    def __init__(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self.name, self.args, self.kwargs = name, args, kwargs or {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType | type):
+            args[0].pytestmark = [*getattr(args[0], "pytestmark", ()), self]  # type: ignore[union-attr]
+            return args[0]
+        if self.name in ("skip", "skipif", "xfail"):
+            raise Failed(f"pytest.mark.{self.name} is not known here")
+        return Mark(self.name, args, kwargs)
+
+
+class Marks:
+    """``mark.anything``."""
+
+    def __getattr__(self, name: str) -> Mark:
+        return Mark(name)
+
+
+def fixture(function: Any = None, **options: Any) -> Any:
+    """Marks what makes an argument for tests."""
+    if function is None:
+        return fixture
+    function.__fixture__ = True
+    return function
+
+
+class ParameterSet:
+    """A row of ``parametrize`` with an id."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self.values = values
+
+
+def param(*values: Any, **options: Any) -> ParameterSet:
+    """A row of ``parametrize``."""
+    return ParameterSet(values)
+
+
+def fail(reason: str = "", **options: Any) -> None:
+    """Fail this test."""
+    raise Failed(reason)
+
+
+def skip(reason: str = "", **options: Any) -> None:
+    """Skip this test: it did not pass."""
+    raise Skipped(reason)
+
+
+def importorskip(name: str, *args: Any, **options: Any) -> Any:
+    """The module; without it the test is skipped."""
+    try:
+        return __import__(name, fromlist=["x"])
+    except ImportError as exc:
+        raise Skipped(str(exc)) from None
+
+
+def _unknown(name: str) -> Any:
+    raise AttributeError(f"pytest.{name} is not known here; give the package pytest to the image")
+
+
+def main(*args: Any, **options: Any) -> int:
+    """Tests that start themselves have their tests run anyway."""
+    return 0
+
+
+class _Finder:
+    """Finds ``pytest`` when nothing else does: the image has none."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "pytest":
+            return None
+        return importlib.machinery.ModuleSpec("pytest", _Finder)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: Any) -> types.ModuleType:
+        module = types.ModuleType("pytest")
+        vars(module).update(
+            raises=raises, approx=approx, mark=Marks(), fixture=fixture, param=param, fail=fail, skip=skip,
+            importorskip=importorskip, main=main, __getattr__=_unknown,
+        )  # fmt: skip
+        return module
+
+    @staticmethod
+    def exec_module(module: types.ModuleType) -> None:
+        """It is whole already."""
+
+
+def install_lazily() -> None:
+    """Be ``pytest`` for whoever imports it, unless there is a real one."""
+    sys.meta_path.append(_Finder)
