@@ -6,7 +6,12 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """An Outcome judged. All but INFRASTRUCTURE_ERROR are about the program."""
+    """An Outcome judged. All but INFRASTRUCTURE_ERROR are about the program.
+
+    POLICY_VIOLATION is for policies and checkers of a caller's own. Proctor gives
+    it to nobody: a refused system call fails and the program goes on, and one
+    that the filter kills looks like one that sent itself the same signal.
+    """
 
     ACCEPTED = "accepted"
     WRONG_ANSWER = "wrong_answer"

@@ -23,7 +23,6 @@ from proctor.guest.protocol import CallResult, TestReport, parse_test_report
 
 KEPT = 64 << 10  # bytes of each stream that stay in a grade once it was judged
 TOP_LEVEL = "module"  # the harness's name for what the test source does at its top level
-SIGSYS = 31  # how the system call filter ends a program
 
 _LIMITS = {
     EndedBy.CPU: (Verdict.TIME_LIMIT, "used more CPU time than allowed"),
@@ -53,8 +52,6 @@ def ending(outcome: Outcome) -> Ending | None:
         return Ending(Verdict.COMPILE_ERROR, _said(outcome) or "the compiler failed")
     if outcome.ended_by is not None:
         return Ending(*_LIMITS[outcome.ended_by])
-    if outcome.signal == SIGSYS:
-        return Ending(Verdict.POLICY_VIOLATION, "made a system call that is not allowed")
     if outcome.signal is not None:
         return Ending(Verdict.RUNTIME_ERROR, f"ended by {signal_name(outcome.signal)}")
     if outcome.exit_code is None:
