@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
@@ -265,10 +266,12 @@ TESTED = Problem(
     ],
 )
 def test_unit_tests(engine: SyncEngine, source: str, reward: float) -> None:
-    found = one(engine, source, TESTED, limits={"cpu_s": 0.5})
-    assert found.claimed
-    if "atexit" not in source:  # whether exit handlers run is the harness's affair
-        assert found.reward == pytest.approx(reward), found
+    beside = dataclasses.replace(TESTED, test_code=f"import inspect\n{TESTED.test_code}")
+    for problem, claimed in ((TESTED, False), (beside, True)):
+        found = one(engine, source, problem, limits={"cpu_s": 0.5})
+        assert found.claimed is claimed
+        if "atexit" not in source:  # whether exit handlers run is the harness's affair
+            assert found.reward == pytest.approx(reward), found
 
 
 def test_bare_assertions(engine: SyncEngine) -> None:

@@ -45,7 +45,8 @@ SQUARE = Problem(
 TESTED = Problem(
     id="tested",
     mode="unit_tests",
-    test_code="def test_a():\n    assert f(1) == 2\ndef test_b():\n    assert f(2) == 3\n",
+    # What looks into the program runs beside it; sealed tests are in test_sealed.py.
+    test_code="import inspect\ndef test_a():\n    assert f(1) == 2\ndef test_b():\n    assert f(2) == 3\n",
 )
 
 
@@ -388,7 +389,7 @@ def test_the_top_level_of_the_tests_counts_where_it_failed_or_is_all_there_is(ma
     found = one(make, TESTED, each(lambda case: ran(result=report(case, rows))))
     assert [case.name for case in found.cases] == ["module", "test_a", "test_b"]
     assert found.reward == pytest.approx(2 / 3)
-    alone = Problem(id="p", mode="unit_tests", test_code="assert f(1) == 2")
+    alone = Problem(id="p", mode="unit_tests", test_code="import inspect\nassert f(1) == 2")
     for good, reward in ((True, 1.0), (False, 0.0)):
         found = one(make, alone, each(lambda case, good=good: ran(result=report(case, {"module": good}))))
         assert [case.name for case in found.cases] == ["module"]
@@ -439,7 +440,7 @@ def test_what_is_not_reported_did_not_pass(
 
 def test_skips_are_the_test_sources_to_decide(make: Make) -> None:
     code = (
-        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertTrue(f())\n"
+        "import inspect, unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertTrue(f())\n"
         "    @unittest.skip('slow')\n    def test_b(self): self.assertTrue(f())\n"
     )
     problem = Problem(id="p", mode="unit_tests", test_code=code)
@@ -469,7 +470,7 @@ def test_tests_in_a_module_of_their_own(make: Make) -> None:
     problem = Problem(
         id="p",
         mode="unit_tests",
-        test_code="import unittest\nfrom two_fer import f\n"
+        test_code="import inspect, unittest\nfrom two_fer import f\n"
         "class T(unittest.TestCase):\n    def test_x(self): self.assertIsNone(f())\n",
         module="two_fer.py",
         test_module="two_fer_test.py",

@@ -125,6 +125,7 @@ def grade(
     engine: AnyEngine | None = None,
     warm: bool = True,
     extract: str | Rule = DEFAULT_RULE,
+    claimed: str = "count",
     on_grade: OnGrade | None = None,
     workers: int | None = None,
     isolation: str = "auto",
@@ -147,6 +148,8 @@ def grade(
         engine: where programs run; None: the one that this process shares.
         warm: run Python in forks of a warm interpreter, else in a new one.
         extract: rule by which code is taken from a completion, or a function.
+        claimed: what becomes of verdicts that are the program's own claim
+            (tests that cannot be sealed): ``count``, or ``refuse``: no reward.
         on_grade: called in this thread with each Grade as it is ready, in no
             particular order.
         workers, isolation, packages: which shared engine: programs at once
@@ -161,7 +164,7 @@ def grade(
         InputError: bad arguments or problems, or a reward policy that fails.
         IsolationUnavailable: the isolation asked for cannot be had here.
     """
-    batch = _batch(completions, problems, on_grade, checker, reward, limits, warm, extract)
+    batch = _batch(completions, problems, on_grade, checker, reward, limits, warm, extract, claimed)
     used = engine if engine is not None else _shared(workers, isolation, packages)
     running: dict[Future[list[Outcome]], Work] = {}
     width = max(1, AHEAD * used.slots)
@@ -194,6 +197,7 @@ async def agrade(
     engine: AnyEngine | None = None,
     warm: bool = True,
     extract: str | Rule = DEFAULT_RULE,
+    claimed: str = "count",
     on_grade: OnGrade | None = None,
     workers: int | None = None,
     isolation: str = "auto",
@@ -204,7 +208,9 @@ async def agrade(
     Reading completions and judging large outputs happen in a worker thread;
     ``on_grade`` is called in the loop's. Cancelling the task cancels what runs.
     """
-    batch = await asyncio.to_thread(_batch, completions, problems, on_grade, checker, reward, limits, warm, extract)
+    batch = await asyncio.to_thread(
+        _batch, completions, problems, on_grade, checker, reward, limits, warm, extract, claimed
+    )
     used = engine if engine is not None else await asyncio.to_thread(_shared, workers, isolation, packages)
     running: set[asyncio.Task[None]] = set()
     width = max(1, AHEAD * used.slots)
@@ -288,8 +294,9 @@ def _batch(
     limits: Limits | Mapping[str, Any] | None,
     warm: bool,
     extract: str | Rule,
+    claimed: str,
 ) -> _Batch:
-    grader = Grader(checker=checker, reward=reward, limits=limits, warm=warm, extract=extract)
+    grader = Grader(checker=checker, reward=reward, limits=limits, warm=warm, extract=extract, claimed=claimed)
     return _Batch(grader, pair_up(completions, problems), on_grade)
 
 

@@ -120,9 +120,8 @@ class Jail:
     # ------------------------------------------------------------ set-up
 
     def prepare(self) -> None:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # a program of the same user may send it, and pid 1 is spared only the default
+        # A program of the same user may send it, and pid 1 is spared only the default.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self.slot.seccomp is not None and not self.slot.group.cpu:
             self.slot.seccomp = seccomp.counting(self.slot.seccomp)
             linux.seccomp_prepare(self.slot.seccomp)
@@ -324,16 +323,8 @@ class Jail:
 
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
-        nothing = {
-            "kept": [0, 0, 0],
-            "written": [0, 0, 0],
-            "cpu_ns": 0,
-            "step_ns": 0,
-            "wall_ns": 0,
-            "peak": 0,
-            "left": 0,
-            "steady": False,
-        }
+        nothing = {"kept": [0] * 3, "written": [0] * 3, "steady": False}
+        nothing |= dict.fromkeys(("cpu_ns", "step_ns", "wall_ns", "peak", "left"), 0)
         self.send(
             protocol.OUTCOME,
             {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing},
