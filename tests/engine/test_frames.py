@@ -71,7 +71,7 @@ class Peer:
         """A header that is right but for ``changes``; a value ... takes the field away."""
         header = {
             "job": self.token, "case": case, "ended": None, "exit": 0, "signal": None, "cpu_ns": 10**6, "step_ns": 10**6, "wall_ns": 2 * 10**6,
-            "peak": 0, "left": 0, "kept": [len(body), 0, 0], "written": [len(body), 0, 0],
+            "peak": 0, "left": 0, "read": 0, "kept": [len(body), 0, 0], "written": [len(body), 0, 0],
         }  # fmt: skip
         header.update(changes)
         return {name: value for name, value in header.items() if value is not ...}

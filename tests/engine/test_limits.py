@@ -814,3 +814,17 @@ def test_directories_of_any_name_depth_and_width_are_removed(engine: SyncEngine)
         assert (outcome.error, outcome.stdout) == (None, b"ok\n"), outcome.stderr
     assert one(engine, TANGLE).stdout == b"ok\n"
     assert agents == [link.agent.process.pid for link in engine._engine._links]
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_how_much_of_its_input_a_program_read(engine: SyncEngine, warm: bool) -> None:
+    for source, read in (
+        ("print(7)", 0),
+        ("input(); print(7)", 10),
+        ("import os; os.read(0, 4)", 4),
+        ("import sys; sys.stdin.close()", 0),
+        ("import os; os.lseek(0, (1 << 63) - 1, 0)", 10),
+        ("import os; os.ftruncate(0, 0); os.lseek(0, 1 << 62, 0)", 10),
+    ):
+        (outcome,) = run(engine, source, b"3 4\n5 6 7\n", warm=warm)
+        assert outcome.stdin_read == read, (source, outcome)

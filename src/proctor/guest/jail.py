@@ -279,6 +279,7 @@ class Jail:
             "wall_ns": wall,
             "waited_ns": waited,
             "left": watcher.left,
+            "read": min(os.lseek(streams[0], 0, os.SEEK_CUR), 1 << 40),  # wherever the program moved it
         }
         out["cpu_ns"] = watch.cpu_total(group, readings)
         out["step_ns"] = min(watcher.busiest, out["cpu_ns"])
@@ -324,7 +325,7 @@ class Jail:
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
         nothing = {"kept": [0] * 3, "written": [0] * 3, "steady": False}
-        nothing |= dict.fromkeys(("cpu_ns", "step_ns", "wall_ns", "peak", "left"), 0)
+        nothing |= dict.fromkeys(("cpu_ns", "step_ns", "wall_ns", "peak", "left", "read"), 0)
         self.send(
             protocol.OUTCOME,
             {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing},
