@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from proctor.grading.identity import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,12 @@ class Grade:
             the program's claim.
         error: what failed on this host, where something did.
         limits: the bounds that each case had.
+        held_out: the problem's held-out cases, in its order: they ran, and
+            count neither in the verdict nor in the reward.
+        deterministic: with ``repeat``: all runs gave the same (see
+            ``proctor.grading.repeat``); None: it ran once, or this host failed.
+        cached: the cases were found in the cache, and no program ran.
+        provenance: all that the cases' verdicts depend on.
     """
 
     problem_id: str
@@ -92,6 +101,18 @@ class Grade:
     claimed: bool = False
     error: str | None = None
     limits: Limits = field(default_factory=Limits, repr=False)
+    held_out: tuple[CaseGrade, ...] = ()
+    deterministic: bool | None = None
+    cached: bool = False
+    provenance: Provenance | None = field(default=None, repr=False)
+
+    @property
+    def held_out_share(self) -> float | None:
+        """The share of the held-out cases that were accepted, 0 to 1; None: there are none, or this host failed on one."""
+        verdicts = [case.verdict for case in self.held_out]
+        if not verdicts or not all(verdict.is_score for verdict in verdicts):
+            return None
+        return verdicts.count(Verdict.ACCEPTED) / len(verdicts)
 
     @property
     def accepted(self) -> bool:
@@ -112,8 +133,14 @@ class Grade:
             "cases": [case.to_json() for case in self.cases],
             "program_sha256": self.program_sha256,
         }
+        if self.held_out:
+            row["held_out"] = [case.to_json() for case in self.held_out]
+        if self.deterministic is not None:
+            row["deterministic"] = self.deterministic
         if self.error:
             row["error"] = printable(self.error)
+        if self.provenance is not None:
+            row["provenance"] = self.provenance.to_json()
         return row
 
 
