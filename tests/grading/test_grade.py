@@ -794,6 +794,7 @@ def test_a_grade_as_json(make: Make) -> None:
             }
         ],
         "program_sha256": found.program_sha256,
+        "provenance": found.provenance and found.provenance.to_json(),
     }
     lost = one(make, SUM, lambda job: [Outcome(error="lost \x07")] * 3)
     assert lost.to_json()["error"] == "lost \\x07"

@@ -77,6 +77,9 @@ class NotACache(Exception):
     """The file is something else, or somebody else's."""
 
 
+_FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, NotACache)
+
+
 def default_path() -> Path:
     """Under ``XDG_CACHE_HOME``, or ``~/.cache`` where that is not set."""
     told = os.environ.get("XDG_CACHE_HOME", "")
@@ -270,12 +273,20 @@ class Cache:
         """The open file, for this thread alone; None where there is trouble. What fails inside is trouble."""
         self._own()
         with _using:
+            database = None
             try:
-                yield self._open() if self.trouble is None else None
-            except (sqlite3.Error, OSError, ValueError, OverflowError, NotACache) as error:
-                self._drop()
-                self.trouble = f"{error}" if isinstance(error, NotACache) else f"{type(error).__name__}: {error}"
-                log.warning("the cache %s cannot be used, so scoring goes on without it: %s", self.path, self.trouble)
+                database = self._open() if self.trouble is None else None
+            except _FAULTS as error:
+                self._fail(error)
+            try:
+                yield database
+            except _FAULTS as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._drop()
+        self.trouble = f"{error}" if isinstance(error, NotACache) else f"{type(error).__name__}: {error}"
+        log.warning("the cache %s cannot be used, so scoring goes on without it: %s", self.path, self.trouble)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection | None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from proctor.core.limits import Limits
 from proctor.core.runner import RUNNER
 from proctor.grading.checkers import Checker
+from proctor.grading.grades import printable
 from proctor.guest import protocol
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Provenance:
         values = [getattr(self, f.name) for f in fields(self)]
         if None in values:
             return None
-        told = [asdict(value) if isinstance(value, Limits) else value for value in values]
+        told = [[getattr(value, name) for name in _LIMITS] if isinstance(value, Limits) else value for value in values]
         return hashlib.sha256(json.dumps(told).encode()).digest()
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Provenance:
             "limits": {"cpu_s": self.limits.cpu_s, "memory_mib": self.limits.memory_mib, **limits},
             "warm": self.warm,
             "image": self.image,
-            "isolation": self.isolation,
+            "isolation": self.isolation and printable(self.isolation),
             "runner": self.runner,
         }
 
