@@ -101,8 +101,26 @@ def content_of(plan: Plan) -> Content:
             continue
         digest.add(json.dumps([case.entry_point, case.abs, case.rel, case.exact_types, case.compare]).encode())
         for value in (case.args, dict(case.kwargs), case.expected):
-            digest.add(protocol.encode_value(value))
+            digest.add(_encoded(value))
     return Content(digest.hex(), _checker(plan))
+
+
+def _encoded(value: Any) -> bytes:
+    """A value as it is sent, but for the order of its sets, which is another in every process."""
+    data = protocol.encode_value(value)
+    return protocol.encode_value(_ordered(value)) if b"S" in data or b"Z" in data else data
+
+
+def _ordered(value: Any) -> Any:
+    """Nested tuples that tell the value, the members of sets in the order of their encodings."""
+    kind = type(value).__name__
+    if isinstance(value, set | frozenset):
+        return kind, sorted(protocol.encode_value(_ordered(item)) for item in value)
+    if isinstance(value, list | tuple):
+        return kind, *map(_ordered, value)
+    if isinstance(value, dict):
+        return kind, *((_ordered(name), _ordered(item)) for name, item in value.items())
+    return kind, value
 
 
 def program_digest(source: bytes, files: Mapping[str, str | bytes]) -> str:
