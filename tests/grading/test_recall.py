@@ -317,6 +317,34 @@ def test_an_engine_that_does_not_name_its_image_has_no_cache() -> None:
     assert len(engine.jobs) == 2
 
 
+def test_arguments_that_cannot_be_sent_are_named_as_ever(engine: SyncEngine) -> None:
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    problem = replace(DOUBLE, cases=(TestCase(args=(deep,), expected=4),))
+    told = []
+    for kept in (True, False):
+        with pytest.raises(ValueError, match="nested too deeply") as caught:
+            graded(engine, [("def f(x): return x * 2", problem)], cache=kept)
+        told.append(repr(caught.value))
+    assert told[0] == told[1]
+
+
+def test_held_out_calls_that_were_not_run_for_want_of_time_are_not_kept() -> None:
+    """A sure time limit among the calls that count says nothing of those that are held out."""
+    held = TestCase(args=(3,), expected=6, held_out=True)
+    problem = replace(DOUBLE, cases=(DOUBLE.cases[0], held, held))
+    late = ran(**LATE, ended_by=EndedBy.CPU, confirmed=True)
+    crash = ran(exit_code=1, cpu_s=0.99)
+    for outcomes, kept in (([late, crash], False), ([late, late], True)):
+        answers = iter(outcomes * 2)
+        engine = fake(lambda job, answers=answers: [next(answers)])
+        rows = [(f"def f(x): return {kept}", problem)]
+        first = graded(engine, rows)
+        assert [str(case.verdict) for case in first[0].held_out][-1] == "time_limit"
+        assert graded(engine, rows)[0].cached is kept
+
+
 def test_outputs_that_are_too_large_are_not_kept() -> None:
     many = replace(SUM, cases=tuple(TestCase(stdin=b"%d" % n, expected=b"x") for n in range(300)))
     import random

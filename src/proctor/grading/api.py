@@ -263,7 +263,8 @@ async def agrade(
     try:
         while True:
             while len(running) < place.width and (fresh := await batch.anext()):
-                await asyncio.to_thread(place.engine)
+                if not place.started:
+                    await asyncio.to_thread(place.engine)
                 running.add(asyncio.create_task(see_through(fresh)))
             if not running:
                 return batch.result()

@@ -73,6 +73,8 @@ class Recall:
             if (key := provenance.key()) is not None:
                 keys.setdefault(key, []).append((work, provenance))
         found: list[_Found] = []
+        if not keys:
+            return found
         for key, data in cache.get(list(keys)).items():
             try:
                 cases = unpack(data)
@@ -91,8 +93,10 @@ class Recall:
         cache = self._cache
         if cache is None or cache.trouble is not None or work.source is None or not work.cases:
             return
-        key = work.provenance.key()
-        if key is not None and lasting(work.cases, work.plan.limits):
+        key, plan = work.provenance.key(), work.plan
+        count = len(work.cases) - (plan.held_out if plan.problem.mode == "function" else 0)
+        parts = [part for part in (work.cases[:count], work.cases[count:]) if part]  # each with time of its own
+        if key is not None and all(lasting(part, plan.limits) for part in parts):
             data = pack(work.cases)
             if data is not None:
                 cache.put(key, data)

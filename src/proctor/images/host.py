@@ -129,8 +129,11 @@ def host_image(packages: tuple[str, ...] = (), preload: tuple[str, ...] = ()) ->
     readable = [path for source, _ in binds for path in _without(source, sites)]
     readable += [path for path in SYSTEM if os.path.islink(path)] + ["/etc/localtime"]
     readable += [str(path) for path in entries]
-    stamps = [_stamp(path) for path in (*_STAMPED, found["python"], found["stdlib"], *map(str, entries))]
-    about = json.dumps([plan, env, list(preload), found["version"], stamps], sort_keys=True)
+    # Not a package's own folder, which changes when byte code is written into it.
+    told = [str(path) for path in entries if path.is_file() or path.suffix in (".dist-info", ".egg-info")]
+    stamps = [_stamp(path) for path in (*_STAMPED, found["python"], *told)]
+    listed = [str(path) for path in entries]
+    about = json.dumps([plan, env, list(preload), found["version"], listed, stamps], sort_keys=True)
     return Image(
         plan,
         found["python"],

@@ -20,7 +20,6 @@ _SETTINGS = (
     "/proc/sys/kernel/unprivileged_userns_clone",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
     "/proc/self/attr/current",
-    "/proc/self/cgroup",
 )
 _NAMESPACES = ("user", "mnt", "pid", "net")
 
