@@ -91,7 +91,8 @@ def test_a_file_that_cannot_be_used_is_said_and_scoring_goes_on(box: Path) -> No
     ("args", "said"),
     [
         (("--no-cache", "--cache", "x"), "say different things"),
-        (("--cache-size", "1"), "field 'limit'"),
+        (("--cache-size", "1"), "field '--cache-size': 1 bytes are too few; give 64 KiB or more"),
+        (("--cache", ""), "field '--cache': it is empty"),
         (("--cache-size", "much"), "is not a size"),
         (("--repeat", "0"), "not in the range"),
     ],

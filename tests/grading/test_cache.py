@@ -21,14 +21,15 @@ from proctor.grading.cache import Cache, default_path
 WRITER = """
 import hashlib, sys
 from proctor.grading.cache import Cache
-path, start, count, size = sys.argv[1], *map(int, sys.argv[2:])
+path, start, count, size, says = sys.argv[1], *map(int, sys.argv[2:])
 cache = Cache(path)
-print("ready", flush=True)
 for number in range(start, start + count):
     key = hashlib.sha256(str(number).encode()).digest()
     cache.put(key, key * size)
     if number % 5 == 0:
         cache.flush()
+        if says:
+            print(number, flush=True)
 cache.close()
 print(cache.trouble)
 """
@@ -42,8 +43,8 @@ def keys(count: int) -> list[bytes]:
     return [key(number) for number in range(count)]
 
 
-def writer(path: Path, start: int, count: int, size: int = 10) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(path), str(start), str(count), str(size)]
+def writer(path: Path, start: int, count: int, size: int = 10, says: bool = False) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(path), *map(str, (start, count, size, int(says)))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -78,7 +79,7 @@ def test_it_lies_where_caches_of_a_user_lie(monkeypatch: pytest.MonkeyPatch) -> 
 def test_two_processes_at_once(path: Path) -> None:
     both = [writer(path, start, 200) for start in (0, 100)]
     for process in both:
-        assert process.communicate(timeout=120)[0].split() == ["ready", "None"]
+        assert process.communicate(timeout=120)[0].split() == ["None"]
         assert process.returncode == 0
     with Cache(path) as cache:
         assert cache.get(keys(300)) == {k: k * 10 for k in keys(300)}
@@ -112,10 +113,11 @@ def test_killed_while_it_writes(path: Path) -> None:
     rng = random.Random(3)
     most = 0
     for _ in range(6):
-        process = writer(path, 0, 100_000, size=300)
+        process = writer(path, 0, 100_000, size=300, says=True)
         assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(rng.random() / 3)
+        for _ in range(rng.randint(1, 20)):
+            process.stdout.readline()
+        time.sleep(rng.random() / 20)
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()

@@ -474,6 +474,10 @@ def test_held_out_cases_are_reported_and_count_for_nothing(engine: SyncEngine) -
     assert [len(one.cases) for one in found] == [2, 2, 2]
     assert [row["verdict"] for row in found[0].to_json()["held_out"]] == ["wrong_answer"]
     assert [one.reward for one in graded(engine, [(known, SUM)], reward="all_or_nothing+crash_penalty=1")] == [1.0]
+    shown: list[Any] = []
+    for _ in range(2):
+        graded(engine, [(known, SUM)], reward=lambda one: shown.append((one.held_out, one.cached)) or 1.0)
+    assert shown == [((), False)] * 2  # not even a policy of the caller's own sees them, or the cache
     crash = "print({'3 4': 7, '10 -2': 8}[input()])"
     assert [one.reward for one in graded(engine, [(crash, SUM)], reward="share+crash_penalty=0.5")] == [1.0]
 

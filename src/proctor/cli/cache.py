@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from proctor.cli.messages import say
 from proctor.cli.render import cell, console, to_json
 from proctor.cli.units import show_size, size
+from proctor.core.errors import InputError
+
+if TYPE_CHECKING:
+    from proctor.grading.cache import Cache
 
 EXIT_TROUBLE = 1
 
 _path = click.option("--cache", "path", default=None, metavar="PATH", help="Another file than the user's own.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def open_cache(path: str | None, size: int) -> Cache:
+    """The cache that a command line names: None is the user's own.
+
+    Raises:
+        InputError: too few bytes, or an empty name.
+    """
+    from proctor.grading.cache import LEAST_BYTES, Cache
+
+    if size < LEAST_BYTES:
+        raise InputError(f"{size} bytes are too few; give {show_size(LEAST_BYTES)} or more", field="--cache-size")
+    if path == "":
+        raise InputError("it is empty; give a file, or leave it out for the user's own", field="--cache")
+    return Cache(path, limit=size)
 
 
 @click.group(invoke_without_command=True)
@@ -33,9 +54,7 @@ def cache(ctx: click.Context, path: str | None, cache_size: int, as_json: bool) 
     ctx.obj = path
     if ctx.invoked_subcommand is not None:
         return
-    from proctor.grading.cache import Cache
-
-    with Cache(path, limit=cache_size) as kept:
+    with open_cache(path, cache_size) as kept:
         found = kept.stats()
     if as_json:
         told = {"path": str(found.path), "entries": found.entries, "bytes": found.bytes, "limit": found.limit}

@@ -179,9 +179,9 @@ def score(
         raise click.UsageError("--json and --out - would both write to standard output", ctx)
     if no_cache and cache_file is not None:
         raise click.UsageError("--no-cache and --cache say different things", ctx)
+    from proctor.cli.cache import open_cache
     from proctor.cli.progress import Meter, Tally, print_causes, print_summary
     from proctor.cli.work import Options, load_work
-    from proctor.grading.cache import Cache
 
     for name in (*problems, *completions):
         check_readable(name)
@@ -198,7 +198,7 @@ def score(
         limit=limit,
         repeat=max(repeat, 2) if check_determinism else repeat,
     )
-    cache = None if no_cache or options.repeat > 1 else Cache(cache_file, limit=cache_size)
+    cache = None if no_cache or options.repeat > 1 else open_cache(cache_file, cache_size)
     work = load_work(problems, completions, options)
     tally = Tally(len(work))
     with open_output(out, describe(problems, completions, options), len(work), restart) as journal:

@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 """
 
 log = logging.getLogger("proctor")
+_said: set[str] = set()
 _using = threading.Lock()
 os.register_at_fork(before=_using.acquire, after_in_parent=_using.release, after_in_child=_using.release)
 
@@ -286,7 +287,10 @@ class Cache:
     def _fail(self, error: Exception) -> None:
         self._drop()
         self.trouble = f"{error}" if isinstance(error, NotACache) else f"{type(error).__name__}: {error}"
-        log.warning("the cache %s cannot be used, so scoring goes on without it: %s", self.path, self.trouble)
+        told = f"the cache {self.path} cannot be used, so scoring goes on without it: {self.trouble}"
+        if told not in _said:  # once, not in each step of a training run
+            _said.add(told)
+            log.warning("%s", told)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection | None]:

@@ -274,12 +274,11 @@ class Grader:
             claimed=plan.claimed,
             error=broken,
             limits=plan.limits,
-            held_out=held_out,
             deterministic=work.deterministic,
-            cached=work.cached,
             provenance=work.provenance,
         )
-        return replace(grade, reward=reward_of(self.policy, grade))
+        # A policy is shown neither: held-out cases do not count, and no reward may hang on what a cache holds.
+        return replace(grade, reward=reward_of(self.policy, grade), held_out=held_out, cached=work.cached)
 
     def _make_plan(self, problem: Problem, name: str) -> Plan:
         spec, row = problem.checker, language(name)

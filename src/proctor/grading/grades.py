@@ -85,10 +85,11 @@ class Grade:
         error: what failed on this host, where something did.
         limits: the bounds that each case had.
         held_out: the problem's held-out cases, in its order: they ran, and
-            count neither in the verdict nor in the reward.
+            count neither in the verdict nor in the reward; no policy sees them.
         deterministic: with ``repeat``: all runs gave the same (see
             ``proctor.grading.repeat``); None: it ran once, or this host failed.
-        cached: the cases were found in the cache, and no program ran.
+        cached: the cases were found in the cache, and no program ran; no
+            policy sees that either.
         provenance: all that the cases' verdicts depend on.
     """
 
