@@ -58,6 +58,7 @@ class Bench:
                 self.cases(one, shop)
                 self.programs(one, shop)
                 self.slots(one, two)
+                self.again(two)
                 self.start(image, one)
                 self.compiled(one, shop)
             finally:
@@ -165,6 +166,23 @@ class Bench:
             met,
         )
 
+    def again(self, engine: SyncEngine) -> None:
+        """The same completions scored a second time, with the cache."""
+        self.say("the same completions again")
+        count = max(20, int(100 * self.scale))
+        turns = [sides.score_twice(engine, count, 10) for _ in range(2)]
+        first, second = Times([one for one, _ in turns]), Times([two for _, two in turns])
+        self.keep("again", {"first": first, "second": second})
+        share = second.median / first.median
+        self.add(
+            f"{count} programs, 10 cases each, scored a second time",
+            ms(second.median),
+            f"the first time {ms(first.median)}",
+            share,
+            "0.02",
+            share <= 0.02,
+        )
+
     def start(self, image: Any, ready: SyncEngine) -> None:
         """From nothing to output, and what an idle slot holds."""
         self.say("cold start and memory")
@@ -221,7 +239,7 @@ def table(rows: list[Row]) -> Table:
     ):
         shown.add_column(name, justify="right" if side == "right" else "left")
     for row in rows:
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}" if row["ratio"] >= 0.1 else f"{row['ratio']:.3f}"
         mark = {True: "met", False: "[bold]not met[/bold]", None: ""}[row["met"]]
         shown.add_row(row["what"], row["measured"], row["beside"], ratio, row["aim"], mark)
     return shown

@@ -21,6 +21,7 @@ from proctor.core.outcome import Outcome
 from proctor.engine.job import Case, Job, Program
 from proctor.engine.languages import program
 from proctor.engine.shared import SyncEngine
+from proctor.grading.problem import Problem, TestCase
 
 SOURCE = """n = int(input())
 numbers = list(map(int, input().split()))
@@ -148,6 +149,21 @@ def many(engine: SyncEngine, jobs: int, cases: int) -> list[float]:
         if not all(outcome.ok for outcome in future.result()):
             raise RuntimeError("a case failed")
     return [(time.perf_counter() - start) / jobs]
+
+
+def score_twice(engine: SyncEngine, programs: int, cases: int) -> tuple[float, float]:
+    """Seconds of scoring completions for the first time, and of scoring them again with what was kept."""
+    problem = Problem(id="bench", mode="stdio", cases=(TestCase(stdin=STDIN, expected=STDOUT),) * cases)
+    texts = [f"Here it is:\n```python\n{SOURCE}# {number}\n```\n" for number in range(programs)]
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        for kept in (False, True):
+            start = time.perf_counter()
+            grades = proctor.grade(texts, problem, engine=engine, cache=f"{folder}/grades.sqlite")
+            seconds.append(time.perf_counter() - start)
+            if not all(grade.accepted and grade.cached is kept for grade in grades):
+                raise RuntimeError("a program was not graded as it should be")
+    return seconds[0], seconds[1]
 
 
 def cold(make: Callable[[], SyncEngine]) -> list[float]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
+import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,20 @@ from handed import handed
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
+
+
+# Grades are cached for each user. Each test has a cache of its own, or what one
+# found would be taken for what another one finds; fixtures share this one.
+_CACHES = tempfile.mkdtemp(prefix="proctor-test-caches-")
+_OWNER = os.getpid()
+atexit.register(lambda: os.getpid() == _OWNER and shutil.rmtree(_CACHES, ignore_errors=True))
+os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES, "fixtures")
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join(_CACHES, str(next(_numbers))))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proctor.grading.api import grade as grade
     from proctor.grading.api import pass_at_k as pass_at_k
     from proctor.grading.api import score as score
+    from proctor.grading.cache import Cache as Cache
     from proctor.grading.checker_names import parse_checker as parse_checker
     from proctor.grading.checkers import Checker as Checker
     from proctor.grading.checkers import CheckResult as CheckResult
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from proctor.grading.formats import problems_from_rows as problems_from_rows
     from proctor.grading.grades import CaseGrade as CaseGrade
     from proctor.grading.grades import Grade as Grade
+    from proctor.grading.identity import Provenance as Provenance
     from proctor.grading.policy import all_or_nothing as all_or_nothing
     from proctor.grading.policy import compile_bonus as compile_bonus
     from proctor.grading.policy import crash_penalty as crash_penalty
@@ -57,12 +59,14 @@ _WHERE = {
     "proctor.core.verdict": ("Verdict",),
     "proctor.engine.job": ("Case", "Job", "Program"),
     "proctor.grading.api": ("agrade", "ascore", "grade", "pass_at_k", "score"),
+    "proctor.grading.cache": ("Cache",),
     "proctor.grading.checker_names": ("parse_checker",),
     "proctor.grading.checkers": ("CheckResult", "Checker", "exact", "lines", "numbers", "tokens", "unordered_lines"),
     "proctor.grading.completions": ("load_completions",),
     "proctor.grading.extract": ("extract_code",),
     "proctor.grading.formats": ("load_problems", "problems_from_rows"),
     "proctor.grading.grades": ("CaseGrade", "Grade"),
+    "proctor.grading.identity": ("Provenance",),
     "proctor.grading.policy": (
         "all_or_nothing",
         "compile_bonus",

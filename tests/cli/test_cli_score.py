@@ -251,8 +251,12 @@ def _small_disk(at: Path, size: str) -> Iterator[None]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 def test_a_full_disk_loses_nothing(box: Path) -> None:
     assert _score(out="whole.jsonl").returncode == 0
-    with _small_disk(box / "disk", "32k"):
-        Path("disk/ballast").write_bytes(b"x" * 20_000)
+    page = 4096
+    output = Path("whole.jsonl").stat().st_size // page + 1
+    journal = (Path("whole.jsonl").stat().st_size + 3000) // page + 1  # with its header and numbers
+    size = 2 * journal
+    with _small_disk(box / "disk", f"{size * page}"):
+        Path("disk/ballast").write_bytes(b"x" * page * (size - journal // 2))
         done = _score(out="disk/out.jsonl")
         assert done.returncode == 1
         assert re.fullmatch(
@@ -260,7 +264,7 @@ def test_a_full_disk_loses_nothing(box: Path) -> None:
             r"[1-9]\d* of 40 completions are done and kept\n",
             done.stderr,
         )
-        Path("disk/ballast").write_bytes(b"x" * 12_000)
+        Path("disk/ballast").write_bytes(b"x" * page * (size - journal - output // 2))
         # Now the journal fits, but not the output beside it.
         done = _score(out="disk/out.jsonl")
         assert done.returncode == 1

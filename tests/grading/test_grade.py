@@ -19,10 +19,12 @@ from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.engine.job import Case, Job
-from proctor.grading.api import AHEAD, agrade, ascore, grade, pass_at_k, score
+from proctor.grading.api import agrade, ascore, grade, pass_at_k, score
 from proctor.grading.completions import load_completions
-from proctor.grading.grade import MAX_DEATHS, MAX_IDLE, MAX_SOURCE, Grader
+from proctor.grading.grade import MAX_SOURCE, Grader
 from proctor.grading.grades import Grade, printable
+from proctor.grading.modes import MAX_DEATHS, MAX_IDLE
+from proctor.grading.place import AHEAD
 from proctor.grading.problem import CheckerProgram, CheckerSpec, Problem, TestCase
 from proctor.guest import protocol
 
@@ -793,6 +795,7 @@ def test_a_grade_as_json(make: Make) -> None:
             }
         ],
         "program_sha256": found.program_sha256,
+        "provenance": found.provenance and found.provenance.to_json(),
     }
     lost = one(make, SUM, lambda job: [Outcome(error="lost \x07")] * 3)
     assert lost.to_json()["error"] == "lost \\x07"

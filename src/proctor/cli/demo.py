@@ -106,7 +106,7 @@ def grade_rows(rows: list[dict[str, Any]], engine: SyncEngine) -> list[Grade]:
 
     with as_file(files("proctor").joinpath(_DATA, "problems.jsonl")) as path:
         problems = {problem.id: problem for problem in load_problems(path)}
-    return grade(rows, problems, engine=engine)
+    return grade(rows, problems, engine=engine, cache=False)
 
 
 def result_json(row: dict[str, Any], grade: Grade) -> dict[str, Any]:

@@ -30,6 +30,8 @@ EXIT_PIPE = 141
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("proctor.cli.run:run", "Run one command in a jail; stdin, stdout and exit code pass through."),
     "score": ("proctor.cli.score:score", "Score a file of completions against problems."),
+    "replay": ("proctor.cli.replay:replay", "Run completions of a results file again and say what differs."),
+    "cache": ("proctor.cli.cache:cache", "Show the grades that are kept from earlier scoring, or clear them."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
     "demo": ("proctor.cli.demo:demo", "Score bundled programs: right, wrong, crashing, looping, hostile."),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +31,9 @@ class Tally:
         verdicts: verdict -> completions.
         causes: why there is no score -> completions.
         fresh: completions and cases that this very run scored, not an earlier one.
+        cached: of these completions, those that did not have to run.
+        varying: completions whose program gave something else when it ran again; repeated: all that ran again.
+        shares: for each completion with held-out cases, the accepted shares of its ordinary ones and of those, summed.
     """
 
     total: int
@@ -38,10 +41,15 @@ class Tally:
     causes: Counter[str] = field(default_factory=Counter)
     rewards: int = 0
     reward_sum: float = 0.0
-    claimed: int = 0
+    claims: Counter[str] = field(default_factory=Counter)
     cases: int = 0
     fresh: int = 0
     fresh_cases: int = 0
+    cached: int = 0
+    repeated: int = 0
+    varying: int = 0
+    held_out: int = 0
+    shares: tuple[float, float] = (0.0, 0.0)
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -54,7 +62,7 @@ class Tally:
         """Completions that this host failed on: no score, for no fault of theirs."""
         return self.verdicts[Verdict.INFRASTRUCTURE_ERROR]
 
-    def add(self, grade: Mapping[str, Any], *, fresh: bool = True) -> None:
+    def add(self, grade: Mapping[str, Any], *, fresh: bool = True, cached: bool = False) -> None:
         """Count one line of the output (see ``Grade.to_json``)."""
         self.verdicts[str(grade["verdict"])] += 1
         if grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR:
@@ -63,12 +71,25 @@ class Tally:
         if reward is not None:
             self.rewards += 1
             self.reward_sum += reward
-        self.claimed += bool(grade.get("claimed"))
+        if grade.get("claimed"):
+            self.claims[str(grade.get("claim") or "the tests ran beside the program")] += 1
         cases = len(grade.get("cases") or ())
         self.cases += cases
         if fresh:
             self.fresh += 1
             self.fresh_cases += cases
+            self.cached += cached
+        self.repeated += "deterministic" in grade
+        self.varying += grade.get("deterministic") is False
+        pair = accepted(grade.get("cases")), accepted(grade.get("held_out"))
+        if pair[0] is not None and pair[1] is not None:
+            self.held_out += 1
+            self.shares = self.shares[0] + pair[0], self.shares[1] + pair[1]
+
+    @property
+    def held_out_shares(self) -> tuple[float, float] | None:
+        """Mean share of cases accepted, of the ordinary ones and of the held-out ones, over completions with both."""
+        return (self.shares[0] / self.held_out, self.shares[1] / self.held_out) if self.held_out else None
 
     @property
     def mean_reward(self) -> float | None:
@@ -78,20 +99,42 @@ class Tally:
     def to_json(self, out: str) -> dict[str, Any]:
         """The summary for machines; times in seconds."""
         seconds = time.monotonic() - self.started
+        shares = self.held_out_shares
+        more: dict[str, Any] = {}
+        if self.repeated:
+            more["nondeterministic"] = self.varying
+        if shares is not None:
+            more["held_out"] = {
+                "completions": self.held_out,
+                "ordinary_share": round(shares[0], 6),
+                "held_out_share": round(shares[1], 6),
+                "gap": round(shares[0] - shares[1], 6),
+            }
         return {
             "out": out,
             "completions": self.total,
             "done": self.done,
             "scored_now": self.fresh,
+            "from_cache": self.cached,
             "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict if self.verdicts[verdict]},
             "mean_reward": self.mean_reward,
             "no_reward": self.done - self.rewards,
             "infrastructure_errors": dict(self.causes.most_common()),
-            "claimed": self.claimed,
+            "claimed": self.claims.total(),
+            "claims": dict(self.claims.most_common()),
             "cases": self.cases,
             "cases_per_s": round(self.fresh_cases / seconds, 2) if self.fresh_cases else None,
             "seconds": round(seconds, 3),
+            **more,
         }
+
+
+def accepted(cases: Sequence[Mapping[str, Any]] | None) -> float | None:
+    """The share of accepted cases in a line's list; None where there are none, or this host failed on one."""
+    verdicts = [case["verdict"] for case in cases or ()]
+    if not verdicts or Verdict.INFRASTRUCTURE_ERROR in verdicts:
+        return None
+    return verdicts.count(Verdict.ACCEPTED) / len(verdicts)
 
 
 def print_summary(tally: Tally, out: str) -> None:
@@ -110,13 +153,25 @@ def print_summary(tally: Tally, out: str) -> None:
     shown.print(table)
     seconds = time.monotonic() - tally.started
     facts = [f"mean reward {reward_text(tally.mean_reward)} over {tally.rewards} of {tally.total} completions"]
-    if tally.claimed:
-        facts.append(f"{tally.claimed} verdicts are the program's own claim (tests run in the program's jail)")
+    if tally.claims:
+        named = "; ".join(f"{count}: {why}" for why, count in tally.claims.most_common(3))
+        facts.append(
+            f"{tally.claims.total()} verdicts are the program's own claim, its tests could not be sealed ({named})"
+        )
+    if tally.repeated:
+        facts.append(f"{tally.varying} of {tally.repeated} programs that ran again gave something else")
+    if (shares := tally.held_out_shares) is not None:
+        facts.append(
+            f"held-out cases: {100 * shares[1]:.1f} % accepted, against {100 * shares[0]:.1f} % of the ordinary ones, "
+            f"a gap of {100 * (shares[0] - shares[1]):.1f} points over {tally.held_out} completions"
+        )
     if tally.fresh:
         facts.append(
             f"{tally.fresh} completions, {tally.fresh_cases} cases in {show_time(seconds)}: "
             f"{tally.fresh_cases / max(seconds, 1e-9):.1f} cases/s"
         )
+    if tally.cached:
+        facts.append(f"{tally.cached} of these came from the cache")
     facts.append(f"written to {out}")
     for fact in facts:
         shown.print(cell(fact), soft_wrap=True)

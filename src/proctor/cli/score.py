@@ -20,6 +20,7 @@ import click
 
 from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
+from proctor.cli.units import size
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 
@@ -95,6 +96,28 @@ EXIT_TERMINATED = 143
     metavar="NAME",
     help="An installed package that programs may import; repeatable. Else the standard library alone.",
 )
+@click.option("--no-cache", is_flag=True, help="Run every program, also those whose grades are known from before.")
+@click.option(
+    "--cache", "cache_file", default=None, metavar="PATH", show_default="the user's own", help="Where grades are kept."
+)
+@click.option(
+    "--cache-size", type=size, default="1G", show_default=True, metavar="SIZE", help="Bytes that they may take."
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1000),
+    default=1,
+    metavar="K",
+    help="Run each program K times, without the cache, and say which differ; the first run counts.",
+)
+@click.option(
+    "--claimed",
+    type=click.Choice(["count", "refuse"]),
+    default="count",
+    show_default=True,
+    help="Unit tests that cannot be sealed: their verdict is the program's own claim. Refuse: no reward for it.",
+)
+@click.option("--check-determinism", is_flag=True, help="The same as --repeat 2.")
 @click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Score the first N completions only.")
 @click.option("--restart", is_flag=True, help="Begin anew, whatever an earlier run left at --out.")
 @click.option(
@@ -114,6 +137,12 @@ def score(
     extract: str,
     real_interpreter: bool,
     packages: tuple[str, ...],
+    no_cache: bool,
+    cache_file: str | None,
+    cache_size: int,
+    repeat: int,
+    claimed: str,
+    check_determinism: bool,
     limit: int | None,
     restart: bool,
     as_json: bool,
@@ -130,6 +159,9 @@ def score(
     beside --out, and the same command goes on from there. --out appears only
     when it is complete. Run again after that, it says so, or tries again just
     those completions that this host failed on.
+
+    Programs that were scored before, with the same cases, checker, limits and all
+    else that a verdict depends on, do not run again; `proctor cache` says more.
 
     \b
     Reward policies: share (of cases accepted), all_or_nothing, or module:function
@@ -153,6 +185,9 @@ def score(
         raise click.UsageError("--out is empty; give a file, or - for standard output", ctx)
     if as_json and out == "-":
         raise click.UsageError("--json and --out - would both write to standard output", ctx)
+    if no_cache and cache_file is not None:
+        raise click.UsageError("--no-cache and --cache say different things", ctx)
+    from proctor.cli.cache import open_cache
     from proctor.cli.progress import Meter, Tally, print_causes, print_summary
     from proctor.cli.work import Options, load_work
 
@@ -169,7 +204,10 @@ def score(
         isolation=isolation,
         packages=tuple(sorted(set(packages))),
         limit=limit,
+        repeat=max(repeat, 2) if check_determinism else repeat,
+        claimed=claimed,
     )
+    cache = None if no_cache or options.repeat > 1 else open_cache(cache_file, cache_size)
     work = load_work(problems, completions, options)
     tally = Tally(len(work))
     with open_output(out, describe(problems, completions, options), len(work), restart) as journal:
@@ -178,12 +216,12 @@ def score(
         def done(grade: Grade) -> None:
             line = grade.to_json()
             journal.add(grade.index, to_json(line))
-            tally.add(line)
+            tally.add(line, cached=grade.cached)
 
         try:
             with _terminable(), _quiet_log(), Meter(tally, terminal=is_terminal(sys.stderr)):
                 if pending:
-                    work.grade(pending, workers, done)
+                    work.grade(pending, workers, done, cache or False)
                 journal.finish()
         except (KeyboardInterrupt, _Terminated) as error:
             with contextlib.suppress(OSError):
@@ -194,6 +232,8 @@ def score(
             raise
         except OSError as error:
             fail(f"{explain_os(error)}; {_kept(journal, tally)}", EXIT_UNSCORED)
+    if cache is not None and cache.trouble is not None:
+        say(f"warning: the cache {cache.path} could not be used, and scoring went on without it: {cache.trouble}")
     if as_json:
         click.echo(to_json(tally.to_json(out), indent=2))
     elif out != "-":

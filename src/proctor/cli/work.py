@@ -16,8 +16,10 @@ from proctor.grading.completions import load_completions, pair
 from proctor.grading.formats import load_problems
 from proctor.grading.grade import Grader
 from proctor.grading.grades import Grade
+from proctor.grading.place import Place
 
 if TYPE_CHECKING:
+    from proctor.grading.cache import Cache
     from proctor.grading.completions import Completion
     from proctor.grading.problem import Problem
 
@@ -34,6 +36,8 @@ class Options:
     isolation: str = "auto"
     packages: tuple[str, ...] = ()
     limit: int | None = None
+    repeat: int = 1
+    claimed: str = "count"
 
     def grader(self) -> dict[str, Any]:
         """Those that grading itself takes, by its names."""
@@ -42,6 +46,8 @@ class Options:
             "reward": self.reward,
             "extract": self.extract,
             "warm": not self.real_interpreter,
+            "repeat": self.repeat,
+            "claimed": self.claimed,
         }
 
 
@@ -56,24 +62,27 @@ class Work:
     def __len__(self) -> int:
         return len(self.completions)
 
-    def grade(self, numbers: Sequence[int], workers: int | None, on_grade: Callable[[Grade], None]) -> None:
+    def grade(
+        self,
+        numbers: Sequence[int],
+        workers: int | None,
+        on_grade: Callable[[Grade], None],
+        cache: Cache | bool = False,
+    ) -> None:
         """Grade some of the completions; ``on_grade`` is called here, as each is done, with its number as ``index``.
 
         Raises:
             InputError: the reward policy fails.
             IsolationUnavailable: the isolation asked for cannot be had here.
         """
-        from proctor.engine.shared import shared_engine
-
-        say_isolation(shared_engine(slots=workers, isolation=self.options.isolation, packages=self.options.packages))
+        isolation, packages = self.options.isolation, self.options.packages
         grade(
             [self.completions[number] for number in numbers],
             self.problems,
             **self.options.grader(),
             on_grade=lambda done: on_grade(replace(done, index=numbers[done.index])),
-            workers=workers,
-            isolation=self.options.isolation,
-            packages=self.options.packages,
+            engine=Place(workers=workers, isolation=isolation, packages=packages, on_start=say_isolation),
+            cache=cache,
         )
 
 

@@ -95,7 +95,9 @@ class Campaign:
             cases=(TestCase(stdin=b"", expected=self.canary.text.encode()),),
             checker=CheckerSpec(kind="lines"),
         )
-        (found,) = grade([_SEARCH], secret, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole")
+        (found,) = grade(
+            [_SEARCH], secret, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole", cache=False
+        )
         if found.verdict is Verdict.ACCEPTED or self.canary.leaked(*judging.outputs(found)):
             self.controls.append(f"the expected output was found out, {when}")
 
@@ -106,7 +108,9 @@ class Campaign:
             return True
         problem = tasks.problem(self.corpus, row, self.canary)
         copies = [row.source + f"\n# {number}\n" for number in range(self.engine.slots)]
-        found = grade(copies, problem, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole")
+        found = grade(
+            copies, problem, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole", cache=False
+        )
         return all(one.verdict is Verdict.ACCEPTED for one in found)
 
     # ------------------------------------------------------------ rows
@@ -197,7 +201,9 @@ class Campaign:
         """The second of a pair again, on every slot: the first ran on one of them."""
         problem = tasks.problem(self.corpus, row, self.canary)
         copies = [row.source + f"\n# {number}\n" for number in range(2 * self.engine.slots)]
-        found = grade(copies, problem, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole")
+        found = grade(
+            copies, problem, engine=self.engine, limits=tasks.limits(self.corpus), extract="whole", cache=False
+        )
         return [fault for one in found for fault in judging.check(row, one, self.canary)]
 
     def _blame(self, result: Result, fault: str) -> None:
@@ -226,6 +232,7 @@ class Campaign:
             "engine": self.engine,
             "extract": extract,
             "checker": checker,
+            "cache": False,
         }
         (found,) = grade([text], problem, **options)
         return found

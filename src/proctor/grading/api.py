@@ -10,49 +10,45 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
 from proctor.core.errors import InputError, IsolationUnavailable
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
-from proctor.engine.job import Job, Pair
+from proctor.grading.cache import Cache
 from proctor.grading.checkers import AnyChecker
 from proctor.grading.extract import DEFAULT_RULE, Rule
 from proctor.grading.grade import Grader, Key, Work
 from proctor.grading.grades import CaseGrade, Grade
 from proctor.grading.pairing import Completion, Item, Problems, pair_up
+from proctor.grading.place import AnyEngine, Place
 from proctor.grading.policy import AnyPolicy
+from proctor.grading.recall import AnyCache, Recall, as_cache
 
 OnGrade = Callable[[Grade], object]
 
-AHEAD = 4  # programs in flight for each slot: enough to keep all busy, few enough to bound memory
 _BIG = 64 << 10  # bytes of output from which judging leaves the event loop's thread
 
 log = logging.getLogger("proctor")
 
 
-class AnyEngine(Protocol):
-    """What grading needs of an engine; ``proctor.engine.shared.SyncEngine`` has it."""
-
-    @property
-    def slots(self) -> int:
-        """Programs that run at once."""
-
-    def submit(self, job: Job | Pair, *, owner: object = None) -> Future[list[Outcome]]:
-        """Queue a job; the future gives an Outcome for each case, in order. Owners take turns."""
-
-
 class _Batch:
     """Which completions are to be run, which wait for an equal one, and the grades so far. Does no I/O."""
 
-    def __init__(self, grader: Grader, items: list[Item], on_grade: OnGrade | None) -> None:
+    def __init__(
+        self, grader: Grader, items: list[Item], on_grade: OnGrade | None, place: Place, cache: Cache | None
+    ) -> None:
         self.grader, self.items, self.on_grade = grader, items, on_grade
+        self.place, self.recall = place, Recall(grader, place, cache)
         for item in {(id(item.problem), item.language): item for item in items}.values():
             grader.plan(item.problem, item.language)  # the caller's mistakes come before anything is run
         self._at = 0
+        self._ready: deque[Work] = deque()  # read, and looked up
         self._waiting: dict[Key, list[int]] = {}
         self._done: dict[Key, Work] = {}
         self.grades: list[Grade | None] = [None] * len(items)
@@ -74,28 +70,52 @@ class _Batch:
 
     def next(self) -> Work | None:
         """The next program to run, its job made; None where there is none left."""
-        while (index := self.take()) is not None:
-            work = self.grader.work(self.items[index])
-            if self.enter(work, index):
+        while self._ready or self._read():
+            work = self._ready.popleft()
+            if work.cases is None:
                 work.start(self.grader.warm)
-                if work.job is not None:
-                    return work
-                self.finish(work)
+            if work.job is not None:
+                return work
+            self.finish(work)
         return None
 
     async def anext(self) -> Work | None:
         """``next``, with reading and packing in a worker thread and the books kept in this one."""
-        while (index := self.take()) is not None:
-            work = await asyncio.to_thread(self.grader.work, self.items[index])
-            if self.enter(work, index):
+        while self._ready or await self._aread():
+            work = self._ready.popleft()
+            if work.cases is None:
                 await asyncio.to_thread(work.start, self.grader.warm)
-                if work.job is not None:
-                    return work
-                self.finish(work)
+            if work.job is not None:
+                return work
+            self.finish(work)
         return None
+
+    def _read(self) -> bool:
+        """Read some completions and look up those that are to be run; False: there is none left."""
+        indices = self._some()
+        fresh = self._entered(indices, [self.grader.work(self.items[index]) for index in indices])
+        self.recall.look_up(fresh)
+        self._ready.extend(fresh)
+        return bool(indices)
+
+    async def _aread(self) -> bool:
+        indices = self._some()
+        works = await asyncio.to_thread(lambda: [self.grader.work(self.items[index]) for index in indices])
+        fresh = self._entered(indices, works)
+        await asyncio.to_thread(self.recall.look_up, fresh)
+        self._ready.extend(fresh)
+        return bool(indices)
+
+    def _some(self) -> list[int]:
+        """The completions to read next, few enough that those before them do not run out meanwhile."""
+        return list(islice(iter(self.take, None), self.recall.ahead))
+
+    def _entered(self, indices: list[int], works: list[Work]) -> list[Work]:
+        return [work for index, work in zip(indices, works, strict=True) if self.enter(work, index)]
 
     def finish(self, work: Work) -> None:
         """Grade every completion that is this program."""
+        self.recall.note(work)
         for index in self._waiting.pop(work.key):
             self._add(work, index)
         if not any(case.verdict is Verdict.INFRASTRUCTURE_ERROR for case in work.cases or ()):
@@ -122,7 +142,7 @@ def grade(
     checker: AnyChecker | str | None = None,
     reward: AnyPolicy | str = "share",
     limits: Limits | Mapping[str, Any] | None = None,
-    engine: AnyEngine | None = None,
+    engine: AnyEngine | Place | None = None,
     warm: bool = True,
     extract: str | Rule = DEFAULT_RULE,
     claimed: str = "count",
@@ -130,6 +150,8 @@ def grade(
     workers: int | None = None,
     isolation: str = "auto",
     packages: Sequence[str] = (),
+    cache: AnyCache = True,
+    repeat: int = 1,
 ) -> list[Grade]:
     """Run every completion against its problem's cases and judge it; blocks until all are done.
 
@@ -155,6 +177,13 @@ def grade(
         workers, isolation, packages: which shared engine: programs at once
             (None: one a core), the wall around each, and the installed
             packages that they may import beside the standard library.
+        cache: True: programs that were graded before, with the same cases,
+            checker, limits and all else that a verdict depends on, do not run
+            again; what is known is in a file of the user's. A path or a
+            ``Cache``: in that one. False: all run.
+        repeat: how often each program runs, without the cache where that is
+            more than once. The first run counts; whether the others gave the
+            same is ``Grade.deterministic``.
 
     Returns:
         A Grade for each completion, in order. Where this host failed its
@@ -164,14 +193,15 @@ def grade(
         InputError: bad arguments or problems, or a reward policy that fails.
         IsolationUnavailable: the isolation asked for cannot be had here.
     """
-    batch = _batch(completions, problems, on_grade, checker, reward, limits, warm, extract, claimed)
-    used = engine if engine is not None else _shared(workers, isolation, packages)
+    place = _place(engine, workers, isolation, packages)
+    batch = _batch(
+        completions, problems, on_grade, checker, reward, limits, warm, extract, claimed, place, cache, repeat
+    )
     running: dict[Future[list[Outcome]], Work] = {}
-    width = max(1, AHEAD * used.slots)
     try:
         while True:
-            while len(running) < width and (fresh := batch.next()):
-                _submit(used, batch, fresh, running)
+            while len(running) < place.width and (fresh := batch.next()):
+                _submit(place.engine(), batch, fresh, running)
             if not running:
                 return batch.result()
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -181,10 +211,11 @@ def grade(
                 if work.job is None:
                     batch.finish(work)
                 else:
-                    _submit(used, batch, work, running)
+                    _submit(place.engine(), batch, work, running)
     finally:
         for future in running:
             future.cancel()
+        batch.recall.close()
 
 
 async def agrade(
@@ -194,7 +225,7 @@ async def agrade(
     checker: AnyChecker | str | None = None,
     reward: AnyPolicy | str = "share",
     limits: Limits | Mapping[str, Any] | None = None,
-    engine: AnyEngine | None = None,
+    engine: AnyEngine | Place | None = None,
     warm: bool = True,
     extract: str | Rule = DEFAULT_RULE,
     claimed: str = "count",
@@ -202,23 +233,24 @@ async def agrade(
     workers: int | None = None,
     isolation: str = "auto",
     packages: Sequence[str] = (),
+    cache: AnyCache = True,
+    repeat: int = 1,
 ) -> list[Grade]:
     """``grade`` for an event loop, which stays free: see there.
 
     Reading completions and judging large outputs happen in a worker thread;
     ``on_grade`` is called in the loop's. Cancelling the task cancels what runs.
     """
+    place = _place(engine, workers, isolation, packages)
     batch = await asyncio.to_thread(
-        _batch, completions, problems, on_grade, checker, reward, limits, warm, extract, claimed
+        _batch, completions, problems, on_grade, checker, reward, limits, warm, extract, claimed, place, cache, repeat
     )
-    used = engine if engine is not None else await asyncio.to_thread(_shared, workers, isolation, packages)
     running: set[asyncio.Task[None]] = set()
-    width = max(1, AHEAD * used.slots)
 
     async def see_through(work: Work) -> None:
         while work.job is not None:
             futures: dict[Future[list[Outcome]], Work] = {}
-            _submit(used, batch, work, futures)
+            _submit(place.engine(), batch, work, futures)
             future = next(iter(futures))
             try:
                 await asyncio.wait([asyncio.wrap_future(future)])
@@ -236,7 +268,9 @@ async def agrade(
 
     try:
         while True:
-            while len(running) < width and (fresh := await batch.anext()):
+            while len(running) < place.width and (fresh := await batch.anext()):
+                if not place.started:
+                    await asyncio.to_thread(place.engine)
                 running.add(asyncio.create_task(see_through(fresh)))
             if not running:
                 return batch.result()
@@ -247,6 +281,7 @@ async def agrade(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.to_thread(batch.recall.close)
 
 
 def score(completions: Iterable[Completion], problems: Problems, **options: Any) -> list[float | None]:
@@ -276,13 +311,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 # ---------------------------------------------------------------- below the calls
 
 
-def _shared(workers: int | None, isolation: str, packages: Sequence[str]) -> AnyEngine:
-    from proctor.engine.shared import shared_engine
-
-    if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
-        raise InputError(f"{workers!r} is not a whole number from 1 to 1024", field="workers")
-    engine: AnyEngine = shared_engine(slots=workers, isolation=isolation, packages=tuple(packages))
-    return engine
+def _place(engine: AnyEngine | Place | None, workers: int | None, isolation: str, packages: Sequence[str]) -> Place:
+    if isinstance(engine, Place):
+        return engine
+    return Place(engine, workers=workers, isolation=isolation, packages=packages)
 
 
 def _batch(
@@ -295,9 +327,15 @@ def _batch(
     warm: bool,
     extract: str | Rule,
     claimed: str,
+    place: Place,
+    cache: AnyCache,
+    repeat: int,
 ) -> _Batch:
-    grader = Grader(checker=checker, reward=reward, limits=limits, warm=warm, extract=extract, claimed=claimed)
-    return _Batch(grader, pair_up(completions, problems), on_grade)
+    grader = Grader(
+        checker=checker, reward=reward, limits=limits, warm=warm, extract=extract, repeat=repeat, claimed=claimed
+    )
+    kept = as_cache(cache)
+    return _Batch(grader, pair_up(completions, problems), on_grade, place, kept if repeat == 1 else None)
 
 
 def _submit(engine: AnyEngine, batch: _Batch, work: Work, running: dict[Future[list[Outcome]], Work]) -> None:

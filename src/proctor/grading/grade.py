@@ -4,64 +4,55 @@
 way: it gives a Job, is told the Outcomes, gives perhaps another Job, and at
 last a tuple of CaseGrades. It does no I/O and waits for nothing, so that the
 blocking and the asynchronous driver in ``api`` share it.
-
-Function mode sends all calls of a problem in one process, and the problem's
-time limit is for all of them together, as it is where a test file makes them.
-When that process dies at call k, call k gets the verdict that its end says, and
-the calls after it run in a new process. When its time was used up, after
-``MAX_DEATHS`` ends, or after ``MAX_IDLE`` in a row without a call that returned
-(the program does not even load, say), the calls left are not run: they get the
-verdict of the last end, and say so.
 """
 
 from __future__ import annotations
 
 import hashlib
-import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from functools import partial
 from typing import Any
 
 from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
-from proctor.engine.job import Case, Job, Pair, Program
+from proctor.engine.job import Job, Pair
 from proctor.engine.languages import Language, language
-from proctor.engine.languages import program as make_program
 from proctor.grading import judge
 from proctor.grading.checker_names import from_spec, parse_checker
-from proctor.grading.checkers import AnyChecker, Checker, tokens
-from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, call_target, extract_code
+from proctor.grading.checkers import AnyChecker, tokens
+from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, extract_code
 from proctor.grading.grades import CaseGrade, Grade, overall
+from proctor.grading.identity import Content, Provenance, content_of, program_digest
+from proctor.grading.modes import (
+    Steps,
+    as_bytes,
+    as_files,
+    function,
+    rounds_of,
+    sealing_of,
+    stdio,
+    unit_tests,
+)
 from proctor.grading.pairing import Item
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
 from proctor.grading.problem import Problem, TestCase
-from proctor.grading.sealed import Sealing, judge_sealed, unsealable
-from proctor.grading.values import Tolerance, parts, plain
-from proctor.guest import protocol
+from proctor.grading.repeat import Runs
+from proctor.grading.sealed import Sealing
+from proctor.grading.values import Tolerance, plain
 
 __all__ = ["CaseGrade", "Grade", "Grader", "Work"]
 
-SPARE, PADDING = 256 << 10, 8  # output may be this much longer than expected: blanks, more digits
-_LEAST_S = 0.02  # of CPU or wall time, below which a process is not worth starting
 MAX_SOURCE = 8 << 20  # characters; the longest program among 15,000 completions had 20 thousand
-MAX_DEATHS, MAX_IDLE = 8, 3
-MAX_RESULTS = 6 << 20  # bytes of expected values asked of one process, well below what may come back
+MAX_REPEAT = 1000
 _PLANS = 1024
 
-# console.assert only prints, so a JavaScript test that fails would leave with status 0.
-_JS_PRELUDE = """
-;console.assert = (ok, ...said) => {
-  if (!ok) { process.exitCode = 1; throw new Error("assertion failed: " + said.join(" ")); }
-};
-"""
-
+CLAIMED = ("count", "refuse")
 Key = tuple[int, str, str | None, frozenset[tuple[str, str | bytes]]]
-Steps = Generator[Job | Pair, Sequence[Outcome], "tuple[CaseGrade, ...] | Claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +64,12 @@ class Plan:
         limits: of each case, or each call.
         checker: for printed text.
         tolerance: for values.
-        cases: the problem's, with expected values in plain types.
+        cases: the problem's, with expected values in plain types, the held-out ones last.
         rounds: function mode: index of the first call of each process.
         tests: unit tests: what the source names.
         sealing: unit tests: how they run apart from the program; None where they cannot.
         unsealed: why they cannot.
+        held_out: how many of the cases are.
     """
 
     problem: Problem
@@ -90,14 +82,7 @@ class Plan:
     tests: judge.Named = field(default_factory=judge.Named)
     sealing: Sealing | None = None
     unsealed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Grades that are the program's own claim, and why: the tests ran beside it."""
-
-    cases: tuple[CaseGrade, ...]
-    why: str
+    held_out: int = 0
 
 
 @dataclass(slots=True)
@@ -109,7 +94,10 @@ class Work:
         source: the program's text; None: the completion holds no code.
         key: equal for equal work.
         extra_files: relative path -> content that the completion brings along.
-        claim: why ``cases`` are the program's own claim; empty where they are not.
+        repeat: runs in all; the first one counts.
+        deterministic: all runs gave the same; None: it ran once, or this host failed.
+        cached: the cases were known before, and nothing ran.
+        provenance: of the cases, once they are there.
     """
 
     plan: Plan
@@ -118,18 +106,25 @@ class Work:
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
     job: Job | Pair | None = None
     cases: tuple[CaseGrade, ...] | None = None
-    claim: str = ""
+    repeat: int = 1
+    deterministic: bool | None = None
+    cached: bool = False
+    provenance: Provenance | None = None
     _steps: Steps | None = field(default=None, repr=False)
+    _again: Callable[[], Steps] | None = field(default=None, repr=False)
+    _runs: Runs | None = field(default=None, repr=False)
 
     def start(self, warm: bool) -> None:
         """Make the first job; InputError where the problem's own data cannot be sent."""
         if self.source is None:
             self.cases = ()
             return
-        run = {"stdio": _stdio, "function": _function, "unit_tests": _unit_tests}[self.plan.problem.mode]
+        run = {"stdio": stdio, "function": function, "unit_tests": unit_tests}[self.plan.problem.mode]
         try:
-            files = _files(self.plan.problem.extra_files) | _files(self.extra_files)
-            self._steps = run(self.plan, self.source, files, warm)
+            files = as_files(self.plan.problem.extra_files) | as_files(self.extra_files)
+            self._again = partial(run, self.plan, self.source, files, warm)
+            self._runs = Runs(self.repeat, results=run is function)
+            self._steps = self._again()
             self.job = next(self._steps)
         except InputError as exc:
             if self._is_to_blame(run, warm):
@@ -142,7 +137,7 @@ class Work:
     def _is_to_blame(self, run: Callable[..., Steps], warm: bool) -> bool:
         """The completion's own files or text are what cannot be run: it is no program, and the batch goes on."""
         try:
-            next(run(self.plan, "", _files(self.plan.problem.extra_files), warm))
+            next(run(self.plan, "", as_files(self.plan.problem.extra_files), warm))
         except InputError:
             return False
         return True
@@ -155,16 +150,22 @@ class Work:
         if len(outcomes) != count:
             self.fail(f"the engine gave {len(outcomes)} outcomes for {count} cases")
             return
+        assert self._runs is not None
+        self._runs.saw(outcomes)
         try:
             self.job = self._steps.send(outcomes)
         except StopIteration as stop:
-            self.job, found = None, stop.value
-            self.cases = found.cases if isinstance(found, Claim) else found
-            self.claim = found.why if isinstance(found, Claim) else ""
+            if self._runs.ended(stop.value) and self._again is not None:
+                self._steps = self._again()
+                self.job = next(self._steps)
+            else:
+                self.job, self.cases, self.deterministic = None, self._runs.first, self._runs.same
 
     def fail(self, error: str) -> None:
-        """The engine itself failed: nothing is known of any case."""
-        self.job, self.cases = None, judge.failed(error, len(self.plan.cases))
+        """The engine itself failed: nothing is known of any case, but for those of an earlier run."""
+        first = self._runs.first if self._runs is not None else None
+        self.job, self.deterministic = None, None
+        self.cases = first if first is not None else judge.failed(error, len(self.plan.cases))
 
 
 class Grader:
@@ -178,6 +179,7 @@ class Grader:
         limits: fields of ``Limits`` that replace the problem's, or a whole Limits.
         warm: run Python programs in forks of a warm interpreter.
         extract: rule by which code is taken from a completion.
+        repeat: how often each program runs.
         claimed: ``count`` verdicts that are the program's own claim, or ``refuse`` them a reward (None).
     """
 
@@ -189,11 +191,15 @@ class Grader:
         limits: Limits | Mapping[str, Any] | None = None,
         warm: bool = True,
         extract: str | Rule = DEFAULT_RULE,
+        repeat: int = 1,
         claimed: str = "count",
     ) -> None:
-        if claimed not in ("count", "refuse"):
-            raise InputError(f"{claimed!r} is neither count nor refuse", field="claimed")
+        if claimed not in CLAIMED:
+            raise InputError(f"{claimed!r} is not one of {', '.join(CLAIMED)}", field="claimed")
         self.claimed = claimed
+        if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= MAX_REPEAT:
+            raise InputError(f"{repeat!r} is not a whole number from 1 to {MAX_REPEAT}", field="repeat")
+        self.repeat = repeat
         self.checker = parse_checker(checker) if isinstance(checker, str) else checker
         if self.checker is not None and not callable(self.checker):
             raise InputError(f"{checker!r} is neither a checker's name nor a function", field="checker")
@@ -204,6 +210,7 @@ class Grader:
         if isinstance(limits, Mapping):
             Limits().with_(**limits)
         self._plans: OrderedDict[tuple[int, str], Plan] = OrderedDict()
+        self._contents: dict[tuple[int, str], tuple[Problem, Content]] = {}
         self._guard = threading.Lock()
 
     def plan(self, problem: Problem, name: str | None = None) -> Plan:
@@ -236,28 +243,50 @@ class Grader:
         if source is not None and len(source) > MAX_SOURCE:
             source = None  # no program is that long, and it is the completion's own doing
         key = id(problem), plan.row.name, source, frozenset(item.extra_files.items())
-        return Work(plan, source, key, item.extra_files)
+        return Work(plan, source, key, item.extra_files, repeat=self.repeat)
+
+    def provenance(self, work: Work) -> Provenance:
+        """What a program's grades depend on, as far as it is known without a place to run it."""
+        plan = work.plan
+        key = id(plan.problem), plan.row.name
+        if key not in self._contents:
+            self._contents[key] = plan.problem, content_of(plan)
+        content = self._contents[key][1]
+        program = None if work.source is None else program_digest(as_bytes(work.source), work.extra_files)
+        return Provenance(
+            program=program,
+            cases=content.cases,
+            checker=content.checker,
+            language=plan.row.name,
+            limits=plan.limits,
+            warm=self.warm and plan.row.warm,
+        )
 
     def grade(self, work: Work, index: int) -> Grade:
         """The Grade of work that is done; InputError where the reward policy fails."""
         assert work.cases is not None
         plan, source = work.plan, work.source
-        verdict = Verdict.NO_CODE if source is None else overall(work.cases)
-        broken = next((c.detail for c in work.cases if not c.verdict.is_score), None)
+        count = max(0, len(work.cases) - plan.held_out)
+        cases, held_out = work.cases[:count], work.cases[count:]
+        verdict = Verdict.NO_CODE if source is None else overall(cases)
+        broken = next((c.detail for c in cases if not c.verdict.is_score), None)
+        claim = next((c.claim for c in cases if c.claim), "")
         grade = Grade(
             problem_id=plan.problem.id,
             index=index,
             verdict=verdict,
-            cases=work.cases,
-            program_sha256=None if source is None else hashlib.sha256(_bytes(source)).hexdigest(),
-            claimed=bool(work.claim),
-            claim=work.claim,
+            cases=cases,
+            program_sha256=None if source is None else hashlib.sha256(as_bytes(source)).hexdigest(),
+            claimed=bool(claim),
+            claim=claim,
             error=broken,
             limits=plan.limits,
+            deterministic=work.deterministic,
+            provenance=work.provenance,
         )
-        if grade.claimed and self.claimed == "refuse":
-            return grade
-        return replace(grade, reward=reward_of(self.policy, grade))
+        # A policy is shown neither: held-out cases do not count, and no reward may hang on what a cache holds.
+        reward = None if claim and self.claimed == "refuse" else reward_of(self.policy, grade)
+        return replace(grade, reward=reward, held_out=held_out, cached=work.cached)
 
     def _make_plan(self, problem: Problem, name: str) -> Plan:
         spec, row = problem.checker, language(name)
@@ -274,147 +303,13 @@ class Grader:
         if problem.mode == "stdio":
             checker = self.checker if self.checker is not None else from_spec(spec)
         tolerance = Tolerance(spec.abs or 0.0, spec.rel or 0.0, spec.only_if_expected_is_float)
-        plan = Plan(problem, row, limits, checker, tolerance, problem.cases)
+        cases = tuple(sorted(problem.cases, key=lambda case: case.held_out))  # what counts runs first
+        held_out = sum(case.held_out for case in cases)
+        plan = Plan(problem, row, limits, checker, tolerance, cases, held_out=held_out)
         if problem.mode == "function":
-            cases = tuple(replace(c, expected=plain(c.expected, "expected")) for c in problem.cases)
-            return replace(plan, cases=cases, rounds=_rounds(cases))
+            cases = tuple(replace(c, expected=plain(c.expected, "expected")) for c in cases)
+            return replace(plan, cases=cases, rounds=rounds_of(cases[: len(cases) - held_out]))
         if problem.mode == "unit_tests" and row.name == "python":
-            return replace(plan, cases=(), tests=judge.named_tests(problem.test_code or ""), **_sealing(problem))
-        return plan if problem.mode == "stdio" else replace(plan, cases=())
-
-
-def _rounds(cases: Sequence[TestCase]) -> tuple[int, ...]:
-    """First call of each process, so that no process has to send back more than a process may."""
-    starts, size = [0], 0
-    for index, case in enumerate(cases):
-        size += len(protocol.encode_value(case.expected))
-        if size > MAX_RESULTS and index > starts[-1]:
-            starts.append(index)
-            size = len(protocol.encode_value(case.expected))
-    return tuple(starts)
-
-
-# ---------------------------------------------------------------- the three modes
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
-    return {name: data if isinstance(data, bytes) else _bytes(data) for name, data in files.items()}
-
-
-def _module(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> tuple[Program, str]:
-    """A Python program that a harness loads as a module, and the name of its file."""
-    name = plan.problem.module
-    return Program(files | {name: _bytes(source)}, ("python3", name), warm=warm), name
-
-
-def _stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
-    program = make_program(source, plan.row.name, warm=warm, files=files)
-    outcomes = yield Job(
-        program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits
-    )
-    pairs = zip(outcomes, plan.cases, strict=True)
-    return tuple(judge.judge_stdio(outcome, case, plan.checker, _longest(plan, case)) for outcome, case in pairs)
-
-
-def _longest(plan: Plan, case: TestCase) -> int | None:
-    """Bytes of output beyond which none is right: memory of the trainer is not a program's to fill.
-
-    None where the checker is a function, which may accept anything.
-    """
-    if not isinstance(plan.checker, Checker):
-        return None
-    return SPARE + PADDING * len(case.expected)
-
-
-def _left(plan: Plan, outcomes: Sequence[Outcome]) -> Limits | None:
-    """What earlier processes have left of the problem's time; None: nothing."""
-    cpu = plan.limits.cpu_s - sum(outcome.cpu_s for outcome in outcomes)
-    wall = plan.limits.wall - sum(outcome.wall_s for outcome in outcomes)
-    return plan.limits.with_(cpu_s=cpu, wall_s=wall) if min(cpu, wall) >= _LEAST_S else None
-
-
-def _function(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
-    program, name = _module(plan, source, files, warm)
-    cases, total = plan.cases, len(plan.cases)
-    targets = {case.entry_point: call_target(plan.problem, case, source) for case in cases}
-    calls = [protocol.Call(targets[case.entry_point], case.args, case.kwargs) for case in cases]
-    stops = (*plan.rounds[1:], total)
-    grades: list[CaseGrade] = []
-    deaths = idle = 0
-    spent: list[Outcome] = []
-    while len(grades) < total:
-        first = len(grades)
-        last = next(stop for stop in stops if stop > first)
-        request = protocol.call_request(source_file=name, module=_module_name(name), calls=calls[first:last])
-        limits = _left(plan, spent)
-        if limits is None:
-            detail = "not run: the calls before it had used up the time"
-            grades += [CaseGrade(verdict=Verdict.TIME_LIMIT, detail=detail)] * (total - first)
-            break
-        (outcome,) = yield Job(program, (Case(request=request),), limits)
-        spent.append(outcome)
-        nodes = [4 * parts(case.expected) + 1000 for case in cases[first:last]]
-        results = protocol.parse_call_results(outcome.result, nodes=nodes)[: last - first]
-        died = len(results) < last - first
-        end = judge.ending(outcome)
-        if end and not end.verdict.is_score:
-            return (*grades, *judge.failed(end.detail, total - first))
-        kept, shared = judge.trimmed(outcome), len(results) + died
-        for result, case in zip(results, cases[first:last], strict=False):
-            grades.append(judge.judge_call(result, case, plan.tolerance, kept, shared))
-        if not died:
-            if end and end.verdict is Verdict.TIME_LIMIT:
-                grades[-1] = judge.ended(outcome, end, shared)  # its last call came home too late
-            continue
-        deaths, idle = deaths + 1, 0 if results else idle + 1
-        end = end or judge.Ending(Verdict.RUNTIME_ERROR, "the program left before its call had returned")
-        grades.append(judge.ended(outcome, end, shared))
-        if deaths >= MAX_DEATHS or idle >= MAX_IDLE or end.verdict is Verdict.TIME_LIMIT:
-            rest = replace(end, detail=f"not run, the program had ended early {deaths} times: {end.detail}")
-            grades += [CaseGrade(verdict=rest.verdict, detail=rest.detail)] * (total - len(grades))
-    return tuple(grades)
-
-
-def _sealing(problem: Problem) -> dict[str, Any]:
-    """How the tests of a Python problem are sealed, or why they cannot be."""
-    module = _module_name(problem.module)
-    tests = problem.test_code or ""
-    if why := unsealable(tests, module):
-        return {"unsealed": why}
-    name = _module_name(problem.test_module or "tests.py")
-    return {"sealing": Sealing(module, name, tests, problem.preamble, problem.appended)}
-
-
-def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
-    problem, tests = plan.problem, plan.problem.test_code or ""
-    if plan.row.name != "python":
-        prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
-        program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
-        (outcome,) = yield Job(program, (Case(),), plan.limits)
-        return Claim((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
-    program, name = _module(plan, source, files, warm)
-    nonce, why = secrets.token_hex(16), plan.unsealed
-    if plan.sealing is not None:
-        outcome, asked = yield plan.sealing.pair(program, name, plan.limits, nonce, _files(problem.extra_files))
-        refusal = protocol.parse_refusal(asked.result)
-        if refusal is None:
-            return judge_sealed(outcome, asked, nonce, plan.tests)
-        why = refusal
-    request = protocol.test_request(
-        source_file=name,
-        module=_module_name(name),
-        tests=tests,
-        test_module=_module_name(problem.test_module or "tests.py"),
-        nonce=nonce,
-        appended=problem.appended,
-    )
-    (outcome,) = yield Job(program, (Case(request=request),), plan.limits)
-    return Claim(judge.judge_tests(outcome, nonce, plan.tests), why)
-
-
-def _module_name(file: str) -> str:
-    return ".".join(PurePosixPath(file).with_suffix("").parts)
+            tests = problem.test_code or ""
+            return replace(plan, cases=(), held_out=0, tests=judge.named_tests(tests), **sealing_of(problem))
+        return plan if problem.mode == "stdio" else replace(plan, cases=(), held_out=0)

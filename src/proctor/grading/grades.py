@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from proctor.grading.identity import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class CaseGrade:
         outcome: what was observed. Calls and tests of one process share one,
             and with it the process's times and memory; ``result`` is left out.
         shared: how many cases share that Outcome.
+        claim: why the verdict is the program's own claim (the tests ran beside it); empty where it is not.
     """
 
     verdict: Verdict
@@ -31,6 +35,7 @@ class CaseGrade:
     name: str = ""
     outcome: Outcome = field(default_factory=Outcome, repr=False)
     shared: int = 1
+    claim: str = ""
 
     @property
     def cpu_ms(self) -> float:
@@ -78,10 +83,16 @@ class Grade:
         cases: in the problem's order; empty for ``no_code``.
         program_sha256: of the program's source as it ran, None for ``no_code``.
         claimed: the tests ran in the program's own process, so the verdict is
-            the program's claim.
-        claim: why they did; empty where they did not.
+            the program's claim; ``claim`` says why they did.
         error: what failed on this host, where something did.
         limits: the bounds that each case had.
+        held_out: the problem's held-out cases, in its order: they ran, and
+            count neither in the verdict nor in the reward; no policy sees them.
+        deterministic: with ``repeat``: all runs gave the same (see
+            ``proctor.grading.repeat``); None: it ran once, or this host failed.
+        cached: the cases were found in the cache, and no program ran; no
+            policy sees that either.
+        provenance: all that the cases' verdicts depend on.
     """
 
     problem_id: str
@@ -94,6 +105,18 @@ class Grade:
     claim: str = ""
     error: str | None = None
     limits: Limits = field(default_factory=Limits, repr=False)
+    held_out: tuple[CaseGrade, ...] = ()
+    deterministic: bool | None = None
+    cached: bool = False
+    provenance: Provenance | None = field(default=None, repr=False)
+
+    @property
+    def held_out_share(self) -> float | None:
+        """The share of the held-out cases that were accepted, 0 to 1; None: there are none, or this host failed on one."""
+        verdicts = [case.verdict for case in self.held_out]
+        if not verdicts or not all(verdict.is_score for verdict in verdicts):
+            return None
+        return verdicts.count(Verdict.ACCEPTED) / len(verdicts)
 
     @property
     def accepted(self) -> bool:
@@ -114,10 +137,16 @@ class Grade:
             "cases": [case.to_json() for case in self.cases],
             "program_sha256": self.program_sha256,
         }
+        if self.held_out:
+            row["held_out"] = [case.to_json() for case in self.held_out]
+        if self.deterministic is not None:
+            row["deterministic"] = self.deterministic
         if self.claim:
             row["claim"] = printable(self.claim)
         if self.error:
             row["error"] = printable(self.error)
+        if self.provenance is not None:
+            row["provenance"] = self.provenance.to_json()
         return row
 
 

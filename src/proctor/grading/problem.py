@@ -98,6 +98,7 @@ class TestCase:
             JSON for results, which has no tuples (APPS, LiveCodeBench).
         compare: ``equal``: the result equals ``expected``; ``truth``: its
             truth value is ``expected`` (a bool), as in ``assert f(x)``.
+        held_out: it runs and is reported, and counts in no verdict or reward.
     """
 
     __test__: ClassVar[bool] = False
@@ -111,6 +112,7 @@ class TestCase:
     rel: float | None = None
     exact_types: bool = False
     compare: Compare = "equal"
+    held_out: bool = False
 
 
 CaseSpec = TestCase
@@ -184,6 +186,8 @@ class Problem:
             return
         if not self.cases:
             raise InputError(f"mode {self.mode} needs at least one case", field="cases")
+        if all(case.held_out for case in self.cases):
+            raise InputError("every case is held out, so nothing would count; leave one that is not", field="cases")
         for position, case in enumerate(self.cases):
             if self.mode == "function" and not (case.entry_point or self.entry_point):
                 raise InputError("mode function needs the name of the function to call", field="entry_point")

@@ -31,6 +31,12 @@ _FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/resolv.conf": "",
 }
+# Where tools and libraries lie, and what package managers write to when they change them.
+_STAMPED = (
+    "/bin", "/usr/bin", "/usr/local/bin", "/lib", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache",
+    "/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages", "/lib/apk/db/installed",
+    "/var/lib/pacman/local",
+)  # fmt: skip
 _LINKS = (
     ("/proc/self/fd", "/dev/fd"),
     ("/proc/self/fd/0", "/dev/stdin"),
@@ -123,7 +129,11 @@ def host_image(packages: tuple[str, ...] = (), preload: tuple[str, ...] = ()) ->
     readable = [path for source, _ in binds for path in _without(source, sites)]
     readable += [path for path in SYSTEM if os.path.islink(path)] + ["/etc/localtime"]
     readable += [str(path) for path in entries]
-    about = json.dumps([plan, env, list(preload), found["version"], [str(p) for p in entries]], sort_keys=True)
+    # Not a package's own folder, which changes when byte code is written into it.
+    told = [str(path) for path in entries if path.is_file() or path.suffix in (".dist-info", ".egg-info")]
+    stamps = [_stamp(path) for path in (*_STAMPED, found["python"], *told)]
+    listed = [str(path) for path in entries]
+    about = json.dumps([plan, env, list(preload), found["version"], listed, stamps], sort_keys=True)
     return Image(
         plan,
         found["python"],
@@ -133,6 +143,15 @@ def host_image(packages: tuple[str, ...] = (), preload: tuple[str, ...] = ()) ->
         list(preload),
         "host-" + hashlib.sha256(about.encode()).hexdigest()[:32],
     )
+
+
+def _stamp(path: str) -> list[str | int]:
+    """What changes when a file is replaced, or a directory gets or loses an entry."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return [path]
+    return [path, found.st_mtime_ns, 0 if os.path.isdir(path) else found.st_size]
 
 
 def _without(path: str, hidden: list[str]) -> list[str]:

@@ -24,9 +24,10 @@ TOLD = (
     "default_validator_is_case_insensitive", "tags", "url", "title",
 )  # fmt: skip
 KEYS = (*USED, *TOLD)
-STDIO_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "origin")
+STDIO_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "held_out", "origin")
 FUNCTION_KEYS = (
-    "args", "kwargs", "expected", "args_py", "kwargs_py", "expected_py", "abs", "rel", "entry_point", "compare", "origin",
+    "args", "kwargs", "expected", "args_py", "kwargs_py", "expected_py", "abs", "rel", "entry_point", "compare",
+    "held_out", "origin",
 )  # fmt: skip
 CHECKER_KEYS = (
     "kind", "abs", "rel", "case_sensitive", "only_if_expected_is_float",
@@ -102,7 +103,14 @@ def _stdio(row: Row, item: dict[str, Any], place: str) -> TestCase:
     expected = _bytes(row, item, "expected", place)
     if expected is None:
         row.fail(f"{place}.expected", 'missing; if nothing is to be printed, write ""')
-    return TestCase(stdin=stdin or b"", expected=expected)
+    return TestCase(stdin=stdin or b"", expected=expected, held_out=_held_out(row, item, place))
+
+
+def _held_out(row: Row, item: dict[str, Any], place: str) -> bool:
+    value = item.get("held_out")
+    if value is not None and not isinstance(value, bool):
+        row.fail(f"{place}.held_out", f"true or false is expected, not {kind_of(value)}")
+    return bool(value)
 
 
 def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | None:
@@ -153,6 +161,7 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
         rel=item.get("rel"),
         exact_types=True,  # a tuple would have been written as a literal, so a list in JSON is a list
         compare="truth" if compare == "truth" else "equal",
+        held_out=_held_out(row, item, place),
     )
 
 

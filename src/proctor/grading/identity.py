@@ -1,0 +1,179 @@
+"""What a grade depends on, by content: for the cache's keys, and for whoever wants to run it again.
+
+The reward policy is not part of it: rewards are computed from grades, anew
+each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from proctor.core.limits import Limits
+from proctor.core.runner import RUNNER
+from proctor.grading.checkers import Checker
+from proctor.grading.grades import printable
+from proctor.guest import protocol
+
+if TYPE_CHECKING:
+    from proctor.grading.grade import Plan
+
+SHOWN = 32  # digits of each digest in a result line
+_LIMITS = asdict(Limits())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """All that a grade depends on.
+
+    Attributes:
+        program: SHA-256 of the program's text and files, in hex; None: no code.
+        cases: SHA-256 of the problem's cases or tests, and of how they are run;
+            None: they hold a value that cannot be sent.
+        checker: what compares, in words with all its settings; None: a
+            caller's own function, whose content is unknown.
+        language: what the program is in.
+        limits: of each case.
+        warm: Python in forks of a warm interpreter.
+        image: digest of what programs see, None where the engine does not say.
+        isolation: the level in force, None where the engine does not say.
+        runner: version of what runs and judges.
+    """
+
+    program: str | None
+    cases: str | None
+    checker: str | None
+    language: str
+    limits: Limits = field(default_factory=Limits)
+    warm: bool = True
+    image: str | None = None
+    isolation: str | None = None
+    runner: str = RUNNER
+
+    def key(self) -> bytes | None:
+        """One digest of it all; None where a part is unknown, so that nothing could be told from it."""
+        values = [getattr(self, f.name) for f in fields(self)]
+        if None in values:
+            return None
+        told = [[getattr(value, name) for name in _LIMITS] if isinstance(value, Limits) else value for value in values]
+        return hashlib.sha256(json.dumps(told).encode()).digest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data: digests by their first 32 digits, limits where they are not the default ones."""
+        limits = {name: value for name, value in asdict(self.limits).items() if value != _LIMITS[name]}
+        return {
+            "program": self.program and self.program[:SHOWN],
+            "cases": self.cases and self.cases[:SHOWN],
+            "checker": self.checker,
+            "language": self.language,
+            "limits": {"cpu_s": self.limits.cpu_s, "memory_mib": self.limits.memory_mib, **limits},
+            "warm": self.warm,
+            "image": self.image,
+            "isolation": self.isolation and printable(self.isolation),
+            "runner": self.runner,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A problem's part of a provenance; see there."""
+
+    cases: str | None
+    checker: str | None
+
+
+def content_of(plan: Plan) -> Content:
+    """Digest of a problem's cases or tests, and its checker's name; takes as long as hashing them does."""
+    problem = plan.problem
+    words = [
+        problem.mode, problem.entry_point, problem.solution_class, problem.test_code, problem.module,
+        problem.test_module, problem.appended, problem.preamble, plan.row.name, plan.row.run, plan.row.compile, plan.held_out,
+    ]  # fmt: skip
+    digest = _Digest()
+    digest.add(json.dumps(words).encode())
+    digest.files(problem.extra_files)
+    for case in plan.cases:
+        digest.add(case.stdin)
+        if problem.mode == "stdio":
+            digest.add(case.expected)
+            continue
+        digest.add(json.dumps([case.entry_point, case.abs, case.rel, case.exact_types, case.compare]).encode())
+        for value in (case.args, dict(case.kwargs), case.expected):
+            try:
+                digest.add(_encoded(value))
+            except ValueError:  # told when it is to be sent
+                return Content(None, _checker(plan))
+    return Content(digest.hex(), _checker(plan))
+
+
+def _encoded(value: Any) -> bytes:
+    """A value as it is sent, but for the order of its sets, which is another in every process."""
+    data = protocol.encode_value(value)
+    return protocol.encode_value(_ordered(value)) if b"S" in data or b"Z" in data else data
+
+
+def _ordered(value: Any) -> Any:
+    """Nested tuples that tell the value, the members of sets in the order of their encodings."""
+    kind = type(value).__name__
+    if isinstance(value, set | frozenset):
+        return kind, sorted(protocol.encode_value(_ordered(item)) for item in value)
+    if isinstance(value, list | tuple):
+        return kind, *map(_ordered, value)
+    if isinstance(value, dict):
+        return kind, *((_ordered(name), _ordered(item)) for name, item in value.items())
+    return kind, value
+
+
+def program_digest(source: bytes, files: Mapping[str, str | bytes]) -> str:
+    """SHA-256 of a program's text and of the files that it brings along, in hex."""
+    digest = _Digest()
+    digest.add(source)
+    digest.files(files)
+    return digest.hex()
+
+
+def _checker(plan: Plan) -> str | None:
+    """Its kind and every setting that is not the default one; None for a function."""
+    if plan.problem.mode == "unit_tests":
+        return "tests"
+    if plan.problem.mode == "function":
+        told = asdict(plan.tolerance)
+        return _named("value", {name: value for name, value in told.items() if value})
+    if not isinstance(plan.checker, Checker) or type(plan.checker) is not Checker:
+        return None
+    changed = {f.name: getattr(plan.checker, f.name) for f in fields(Checker) if f.name != "kind"}
+    usual = {f.name: f.default for f in fields(Checker)}
+    return _named(plan.checker.kind, {name: value for name, value in changed.items() if value != usual[name]})
+
+
+def _named(kind: str, settings: Mapping[str, Any]) -> str:
+    told = ",".join(f"{name}={value!r}" for name, value in settings.items())
+    return f"{kind}:{told}" if told else kind
+
+
+class _Digest:
+    """SHA-256 of parts that cannot run into each other."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        self._hash.update(len(data).to_bytes(8, "big"))
+        self._hash.update(data)
+
+    def files(self, files: Mapping[str, str | bytes]) -> None:
+        rows: Iterable[tuple[bytes, bytes]] = sorted((_bytes(name), _bytes(data)) for name, data in files.items())
+        self.add(str(len(files)).encode())
+        for name, data in rows:
+            self.add(name)
+            self.add(data)
+
+    def hex(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _bytes(data: str | bytes) -> bytes:
+    return data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
