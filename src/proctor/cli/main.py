@@ -30,6 +30,8 @@ EXIT_PIPE = 141
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("proctor.cli.run:run", "Run one command in a jail; stdin, stdout and exit code pass through."),
     "score": ("proctor.cli.score:score", "Score a file of completions against problems."),
+    "audit": ("proctor.cli.audit:audit", "Rank the samples of a results file that may not have earned their reward."),
+    "report": ("proctor.cli.report:report", "Write a results file as one HTML page."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
     "demo": ("proctor.cli.demo:demo", "Score bundled programs: right, wrong, crashing, looping, hostile."),
 }

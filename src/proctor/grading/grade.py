@@ -33,6 +33,7 @@ from proctor.engine.job import Case, Job, Program
 from proctor.engine.languages import Language, language
 from proctor.engine.languages import program as make_program
 from proctor.grading import judge
+from proctor.grading.audit import signs
 from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, Checker, tokens
 from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, call_target, extract_code
@@ -237,6 +238,8 @@ class Grader:
             error=broken,
             limits=plan.limits,
         )
+        if self.policy.audited and source is not None:
+            grade = replace(grade, signals=signs(grade, source, plan.problem, plan.row.name))
         return replace(grade, reward=reward_of(self.policy, grade))
 
     def _make_plan(self, problem: Problem, name: str) -> Plan:

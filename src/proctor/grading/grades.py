@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from proctor.grading.audit.signals import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,13 @@ class CaseGrade:
         if self.detail:
             row["detail"] = printable(self.detail)
         out = self.outcome
-        told = {"exit_code": out.exit_code, "signal": out.signal, "ended_by": out.ended_by and str(out.ended_by)}
+        told = {
+            "exit_code": out.exit_code,
+            "signal": out.signal,
+            "ended_by": out.ended_by and str(out.ended_by),
+            "left_processes": out.left_processes or None,
+            "stdout_sha256": hashlib.sha256(out.stdout).hexdigest()[:16] if out.stdout else None,
+        }
         return row | {key: value for key, value in told.items() if value is not None}
 
 
@@ -81,6 +91,7 @@ class Grade:
             the program's claim.
         error: what failed on this host, where something did.
         limits: the bounds that each case had.
+        signals: what an audit found, where the reward policy asks for one (``audit_penalty``).
     """
 
     problem_id: str
@@ -92,6 +103,7 @@ class Grade:
     claimed: bool = False
     error: str | None = None
     limits: Limits = field(default_factory=Limits, repr=False)
+    signals: tuple[Finding, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -114,6 +126,8 @@ class Grade:
         }
         if self.error:
             row["error"] = printable(self.error)
+        if self.signals:
+            row["signals"] = sorted({finding.signal for finding in self.signals})
         return row
 
 
