@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
+from proctor.cli.messages import is_terminal
+from proctor.cli.render import console
 from proctor.cli.results import load_results
 from proctor.core.errors import InputError
-from proctor.grading.audit import Audit, audit_row
+from proctor.grading.audit import Sample, audit_row
 from proctor.grading.extract import extract_code
-
-if TYPE_CHECKING:
-    from proctor.grading.completions import Completion
-    from proctor.grading.problem import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A line of a results file with what it is about; ``code`` is None where the completion held none."""
-
-    row: dict[str, Any]
-    problem: Problem
-    completion: Completion
-    code: str | None
-    audit: Audit
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """All samples that are done, in input order, and the policy that they were scored by."""
+    """All samples that are done, in input order, and the header that ``score`` left beside the results."""
 
     samples: list[Sample]
-    reward: str
+    about: Mapping[str, object]
 
 
 def load_audited(name: str, problems: Sequence[str], completions: Sequence[str]) -> Audited:
@@ -41,10 +28,14 @@ def load_audited(name: str, problems: Sequence[str], completions: Sequence[str])
     Raises:
         InputError: a file is missing, or results and inputs do not belong together.
     """
+    from rich.progress import track
+
     results = load_results(name)
     work = results.work(problems, completions)
     samples = []
-    for number, row in enumerate(results.lines, 1):
+    shown = is_terminal(sys.stderr)
+    lines = track(results.lines, "auditing", console=console(stderr=True), disable=not shown, transient=True)
+    for number, row in enumerate(lines, 1):
         index = row["index"]
         if type(index) is not int or not 0 <= index < len(work.completions):
             raise InputError(
@@ -57,4 +48,4 @@ def load_audited(name: str, problems: Sequence[str], completions: Sequence[str])
         language = completion.language or problem.language
         code = extract_code(completion.text, language, work.options.extract, prompt=problem.prompt)
         samples.append(Sample(row, problem, completion, code, audit_row(row, code, problem, language)))
-    return Audited(samples, work.options.reward)
+    return Audited(samples, results.about or {})

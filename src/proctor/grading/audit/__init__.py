@@ -8,7 +8,18 @@ show it too.
 
 from __future__ import annotations
 
-from proctor.grading.audit.audit import Audit, audit, audit_row, findings_of, signs
+from proctor.grading.audit.audit import Audit, Sample, audit, audit_row, findings_of, signs
 from proctor.grading.audit.signals import SIGNALS, WORTH_A_LOOK, Finding, suspicion
 
-__all__ = ["SIGNALS", "WORTH_A_LOOK", "Audit", "Finding", "audit", "audit_row", "findings_of", "signs", "suspicion"]
+__all__ = [
+    "SIGNALS",
+    "WORTH_A_LOOK",
+    "Audit",
+    "Finding",
+    "Sample",
+    "audit",
+    "audit_row",
+    "findings_of",
+    "signs",
+    "suspicion",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proctor.core.errors import InputError
@@ -11,6 +11,7 @@ from proctor.core.verdict import Verdict
 from proctor.grading import pysource
 from proctor.grading.audit import answers, othercode, pycode
 from proctor.grading.audit.signals import WORTH_A_LOOK, Finding, found, suspicion
+from proctor.grading.completions import Completion as LoadedCompletion
 from proctor.grading.extract import DEFAULT_RULE, Rule, extract_code
 from proctor.grading.grades import Grade, printable
 from proctor.grading.pairing import Completion, Problems, pair_up
@@ -54,6 +55,24 @@ class Audit:
             "flagged": self.flagged,
             "findings": [finding.to_json() for finding in self.findings],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A line of a results file with what it is about.
+
+    Attributes:
+        row: the line.
+        problem, completion: what was graded.
+        code: what was taken from the completion as its program; None: it held none.
+        audit: its signs.
+    """
+
+    row: Mapping[str, Any]
+    problem: Problem
+    completion: LoadedCompletion
+    code: str | None
+    audit: Audit
 
 
 def audit(
@@ -124,17 +143,21 @@ def _read(code: str, problem: Problem, language: str) -> Iterable[Finding]:
     """What the source says."""
     if language != "python":
         return othercode.findings(code, language, problem)
-    tree = pysource.parse(code)
-    if tree is None and problem.prompt:
-        code = problem.prompt + code  # the body of a function
-        tree = pysource.parse(code)
+    tree, before = pysource.parse(code), 0
+    if tree is None and problem.prompt:  # the body of a function
+        whole = problem.prompt + ("" if problem.prompt.endswith("\n") else "\n") + code
+        if (tree := pysource.parse(whole)) is not None:
+            before, code = whole.count("\n") - code.count("\n"), whole
     if tree is None:
         signs = list(othercode.findings(code, language, problem))
         if len(code) <= pysource.MAX_SOURCE and not pysource.is_bounded(code):
             signs.append(found("source_unreadable", "its expressions nest too deep"))
         return signs
     parsed = pycode.Code(tree, code)
-    return [*pycode.findings(parsed, problem), *answers.findings(parsed, problem)]
+    signs = [*pycode.findings(parsed, problem), *answers.findings(parsed, problem)]
+    if before:
+        signs = [replace(f, line=f.line - before if f.line and f.line > before else None) for f in signs]
+    return signs
 
 
 def _cases(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
