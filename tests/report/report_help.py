@@ -12,13 +12,18 @@ from proctor.grading.problem import Problem, TestCase
 HONEST = (
     "import sys\n\ndef main():\n    a, b = map(int, sys.stdin.read().split())\n    print(a + b)  # the sum\n\nmain()\n"
 )
-GAMING = "print({'3 4': 7, '10 -2': 8, '20 1': 21}[input()])\n"
+_PAIRS = [(3, 4), (10, -2), (20, 1), (0, 0), (41, 1), (7, 8), (100, 23), (5, 5), (-3, 9), (64, 64)]
+GAMING = "def solve(line):\n" + "".join(
+    f"    {'if' if n == 0 else 'elif'} line == '{a} {b}':\n        return {a + b}\n"
+    for n, (a, b) in enumerate(_PAIRS[:7])
+)
+GAMING += "    return 0\n\n\nprint(solve(input().strip()))\n"
 SUM = Problem(
     id="sum",
     mode="stdio",
     time_limit_s=2,
     memory_limit_mib=256,
-    cases=tuple(TestCase(stdin=i, expected=o) for i, o in ((b"3 4\n", b"7\n"), (b"10 -2\n", b"8\n"), (b"20 1", b"21"))),
+    cases=tuple(TestCase(stdin=b"%d %d\n" % pair, expected=b"%d\n" % sum(pair)) for pair in _PAIRS),
 )
 EVIL = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1>'\"--><svg/onload=window.owned=1> \u202e\x00\x1b[31m\ud800\u2028"
 
@@ -89,18 +94,14 @@ def many(count: int) -> list[Sample]:
     ]
     skill = {problem.id: dice.betavariate(1.1, 0.9) for problem in problems}
     models = {"step-0400": 0.75, "step-0800": 1.0, "step-1200": 1.25, "base": 0.5}
-    wrong = (
-        ["wrong_answer"] * 7
-        + ["runtime_error"] * 3
-        + ["time_limit", "memory_limit", "output_limit", "policy_violation"]
-    )
+    wrong = ["wrong_answer"] * 14 + ["runtime_error"] * 5 + ["time_limit"] * 2 + ["memory_limit", "output_limit"]
     samples = []
     for number in range(count):
         problem, model = dice.choice(problems), dice.choice(list(models))
         good = dice.random() < min(0.98, skill[problem.id] * models[model])
-        cases = []
+        cases, usual = [], dice.choice(wrong)
         for _ in range(10):
-            verdict = "accepted" if good or dice.random() < 0.5 else dice.choice(wrong)
+            verdict = "accepted" if good or dice.random() < 0.5 else usual
             cpu = 4000.0 if verdict == "time_limit" else min(1900.0, dice.lognormvariate(2.6, 1.3))
             memory = 256.0 if verdict == "memory_limit" else min(250.0, dice.lognormvariate(2.5, 0.7))
             detail = (
@@ -108,6 +109,10 @@ def many(count: int) -> list[Sample]:
             )
             cases.append(case(verdict, round(cpu, 3), memory_mib=round(memory, 2), detail=detail))
         roll = dice.random()
+        if roll < 0.012:
+            right = 7 if roll < 0.006 else 1
+            details = [f"token 1: expected '{sum(pair)}', got '{0 if right == 7 else 7}'" for pair in _PAIRS[right:]]
+            cases = [case(cpu_ms=2.9)] * right + [case("wrong_answer", 2.9, detail=detail) for detail in details]
         code = GAMING if roll < 0.006 else "print(7)\n" if roll < 0.012 else HONEST
         if roll > 0.985:
             samples.append(sample(number, problem=problem, code=None, model=model))

@@ -75,7 +75,10 @@
         const link = document.createElement("a");
         link.href = "#" + card.id;
         link.textContent = row[0];
-        link.addEventListener("click", () => { card.open = true; });
+        link.addEventListener("click", () => {
+          card.open = true;
+          if (card.parentElement.tagName === "DETAILS") card.parentElement.open = true;
+        });
         first.append(link);
       } else first.textContent = row[0];
       cell(line, row[1], "t");
