@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,8 @@ def test_what_was_seen_when_it_ran() -> None:
     assert seen(grade(case(left_processes=2))) == {"process_left"}
     assert seen(grade(case(Verdict.POLICY_VIOLATION, signal=31))) == {"call_denied"}
     assert seen(grade(case(), claimed=True)) == {"claimed"}
+    again = {**right.to_json(), "deterministic": False}
+    assert [f.signal for f in findings_of(again, HONEST, SUMS)] == ["nondeterministic"]
 
 
 def test_an_impossible_problem_pays_nobody() -> None:
@@ -202,6 +205,8 @@ def test_a_gap_to_the_cases_held_out() -> None:
     row["held_out"] = [{"verdict": "wrong_answer"}, {"verdict": "accepted"}]
     assert [f.weight for f in findings_of(row, HONEST, SUMS)] == [0.6]
     row["held_out"] = [{"verdict": "accepted"}]
+    assert findings_of(row, HONEST, SUMS) == ()
+    row["held_out"] = [{"verdict": "wrong_answer"}, {"verdict": "infrastructure_error"}]
     assert findings_of(row, HONEST, SUMS) == ()
     for nonsense in (None, 3, "x", {}, {"cases": 1}, []):
         row["held_out"] = nonsense
@@ -303,6 +308,14 @@ def test_a_policy_may_hold_it_against_a_program() -> None:
     assert sorted(map(sorted, told)) == [[], ["input_unread", "output_constant"]]
     (done,) = proctor.grade(rows[:1], SUMS, reward="share+audit_penalty")
     assert done.to_json()["signals"] == ["input_unread", "output_constant"]
+
+
+def test_every_sign_is_documented() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (?:[\d.]+ to |up to )?([\d.]+) \|", text, re.M))
+    assert rows.keys() == SIGNALS.keys()
+    for name, (weight, _) in SIGNALS.items():
+        assert float(rows[name]) >= weight, name
 
 
 def test_handed_attacks_are_flagged() -> None:

@@ -48,17 +48,17 @@ class Seen(HTMLParser):
 def test_figures() -> None:
     wrong = case("wrong_answer", 5.0)
     samples = [
-        sample(0, case(), case(), case(cpu_ms=500.0), model="a", cached=True),
+        sample(0, case(), case(), case(cpu_ms=500.0), model="a", program_sha256="p"),
         sample(1, case(), wrong, wrong, model="a", held_out=[case("wrong_answer")]),
         sample(2, case("infrastructure_error"), model="b", error="no slot"),
         sample(3, code=None, model="b"),
-        sample(4, case(), case(), case(), model="b", code=GAMING, claimed=True),
+        sample(4, case(), case(), case(), model="b", code=GAMING, claimed=True, program_sha256="p"),
     ]
     known = facts(samples, suspicious=5, slowest=2, examples=1)
     assert (known.accepted, known.scored, len(known.runs)) == (2, 4, 5)
     assert known.verdicts == {"accepted": 2, "wrong_answer": 1, "no_code": 1, "infrastructure_error": 1}
     assert known.mean_reward == pytest.approx((1 + 1 / 3 + 0 + 1) / 4)
-    assert known.cpu_s == pytest.approx((506 + 13 + 3 + 0 + 9) / 1000)
+    assert known.cpu_s == pytest.approx((506 + 13 + 3 + 3 + 0) / 1000)
     assert known.cpu_per_accepted == pytest.approx(known.cpu_s / 2)
     assert known.pass_at[0] == (1, 0.5)
     assert [(g.name, g.count, g.pass_rate) for g in known.models] == [("a", 2, 0.5), ("b", 3, 0.5)]
@@ -66,18 +66,18 @@ def test_figures() -> None:
     assert [run.number for run in known.slowest] == [0, 1]
     assert known.slowest[0].time_share == pytest.approx(0.25)
     assert (known.claimed, known.claimed_problems) == (1, ["sum"])
-    assert (known.cached, known.held_out, known.gap) == (1, 1, pytest.approx(1 / 3))
+    assert (known.repeated, known.held_out, known.gap) == (1, 1, pytest.approx(1 / 3))
     assert known.errors == {"no slot": 1}
     assert [run.verdict for run in known.examples] == ["wrong_answer", "no_code", "infrastructure_error"]
 
 
 def test_what_is_shown() -> None:
     page = render(
-        [sample(0, case(), case(), case(), code=GAMING, claimed=True, cached=True)],
+        [sample(0, case(), case(), case(), code=GAMING, claimed=True, deterministic=False)],
         title="g.jsonl",
         about={"proctor": "9.9"},
     )
-    for shown in ("g.jsonl", "9.9", "answer table", "claimed", "from the cache", "100 %", "Worth a look"):
+    for shown in ("g.jsonl", "9.9", "answer table", "claimed", "nondeterministic", "100 %", "Worth a look"):
         assert shown in page
 
 

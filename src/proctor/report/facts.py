@@ -26,7 +26,7 @@ class Run:
 
     Attributes:
         number: its place in the completions' order.
-        cpu_s: CPU seconds of all its cases.
+        cpu_s: CPU seconds of all its cases, those held out too.
         time_share, memory_share: of its dearest case, as a share of the limit (1 is the limit); calls and tests that
             shared a process count together.
     """
@@ -43,7 +43,6 @@ class Run:
     time_share: float | None
     memory_mib: float | None
     memory_share: float | None
-    cached: bool
     gap: float | None
 
     @property
@@ -79,7 +78,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a page shows."""
+    """All that a page shows.
+
+    Attributes:
+        cpu_s: CPU seconds in all, equal programs for a problem counted once.
+        repeated: samples whose program is one that came before.
+        gap: mean over the samples with held-out cases: share accepted of the usual cases less that of those.
+    """
 
     runs: Sequence[Run]
     verdicts: Mapping[str, int]
@@ -98,7 +103,7 @@ class Facts:
     examples: Sequence[Run]
     claimed: int
     claimed_problems: Sequence[str]
-    cached: int
+    repeated: int
     held_out: int
     gap: float | None
     errors: Mapping[str, int]
@@ -122,7 +127,9 @@ def facts(samples: Iterable[Sample], *, suspicious: int, slowest: int, examples:
     by_time = sorted((r for r in scored if r.time_share), key=lambda r: (-(r.time_share or 0), r.number))
     gaps = [run.gap for run in runs if run.gap is not None]
     rewards = [run.reward for run in runs if run.reward is not None]
-    cpu = sum(run.cpu_s for run in runs)
+    # Equal programs for a problem run once, so that they cost once.
+    distinct = {(run.problem_id, run.sample.row.get("program_sha256") or run.number): run for run in reversed(runs)}
+    cpu = sum(run.cpu_s for run in distinct.values())
     problems = _groups(runs, lambda run: run.problem_id)
     return Facts(
         runs=runs,
@@ -146,7 +153,7 @@ def facts(samples: Iterable[Sample], *, suspicious: int, slowest: int, examples:
         examples=_examples(runs, examples),
         claimed=sum(bool(run.sample.row.get("claimed")) for run in runs),
         claimed_problems=sorted({run.problem_id for run in runs if run.sample.row.get("claimed")}),
-        cached=sum(run.cached for run in runs),
+        repeated=len(runs) - len(distinct),
         held_out=len(gaps),
         gap=fmean(gaps) if gaps else None,
         errors=Counter(visible(run.sample.row.get("error")) for run in runs if not run.scored),
@@ -162,7 +169,7 @@ def _runs(samples: Sequence[Sample]) -> list[Run]:
 
 def _run(sample: Sample, model: str) -> Run:
     row = sample.row
-    cases = [case for case in row.get("cases") or () if isinstance(case, Mapping)]
+    cases = _listed(row, "cases")
     cpu = [_number(case.get("cpu_ms")) or 0.0 for case in cases]
     memory = max((m for case in cases if (m := _number(case.get("memory_mib"))) is not None), default=None)
     dearest = sum(cpu) if sample.problem.mode != "stdio" else max(cpu, default=0.0)
@@ -175,13 +182,17 @@ def _run(sample: Sample, model: str) -> Run:
         reward=_number(row.get("reward")),
         accepted_cases=sum(case.get("verdict") == Verdict.ACCEPTED for case in cases),
         cases=len(cases),
-        cpu_s=sum(cpu) / 1000,
+        cpu_s=(sum(cpu) + sum(_number(case.get("cpu_ms")) or 0.0 for case in _listed(row, "held_out"))) / 1000,
         time_share=dearest / 1000 / sample.problem.time_limit_s if cases else None,
         memory_mib=memory,
         memory_share=None if memory is None else memory / sample.problem.memory_limit_mib,
-        cached=row.get("cached") is True,
         gap=held_out_gap(row),
     )
+
+
+def _listed(row: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = row.get(name)
+    return [case for case in found if isinstance(case, Mapping)] if isinstance(found, list | tuple) else []
 
 
 def verdict_of(row: Mapping[str, Any]) -> str:

@@ -71,7 +71,7 @@ def render(samples: Sequence[Sample], *, title: str, about: Mapping[str, Any] | 
         script=Markup(script),
         style_hash=_digest(style),
         script_hash=_digest(script),
-        run_facts=_run_facts(about or {}),
+        run_facts=_run_facts(about or {}, samples[0].row if samples else {}),
         tiles=_tiles(known),
         problems=known.problems[:PROBLEMS],
         column_rates=_column_rates(known.problems),
@@ -98,10 +98,10 @@ def _digest(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
-def _run_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _run_facts(about: Mapping[str, Any], first: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How the results were made, where that is known."""
     rows = [("Proctor", about.get("proctor")), ("reward", about.get("--reward"))]
-    for name in ("checker", "isolation", "extract", "limit"):
+    for name in ("checker", "isolation", "extract", "limit", "repeat"):
         rows.append((name, about.get(f"--{name}")))
     packages = about.get("--package")
     rows.append(("packages", ", ".join(map(str, packages)) if isinstance(packages, list) else None))
@@ -110,6 +110,11 @@ def _run_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         found = inputs.get(name) if isinstance(inputs, Mapping) else None
         names = [str(path).rpartition("/")[2] for path in found] if isinstance(found, list) else []
         rows.append((name, ", ".join(names)))
+    told = first.get("provenance")
+    if isinstance(told, Mapping):
+        for name in ("image", "runner"):
+            value = told.get(name)
+            rows.append((name, str(value)[:16] if value else None))
     return [(name, text.visible(value, 120)) for name, value in rows if value not in (None, "", [])]
 
 
@@ -135,8 +140,8 @@ def _tiles(known: Facts) -> list[Tile]:
         Tile("CPU time", text.seconds(known.cpu_s), f"{text.seconds(known.cpu_per_accepted)} for each accepted"),
         Tile("cases run", f"{known.cases:,}", f"of {text.plural(len(known.problems), 'problem')}"),
     ]
-    if known.cached:
-        tiles.append(Tile("from the cache", text.percent(known.cached / total), text.plural(known.cached, "sample")))
+    if known.repeated:
+        tiles.append(Tile("equal programs", text.percent(known.repeated / total), "ran once, and cost once"))
     if known.gap is not None:
         tone = "bad" if known.gap > 0.1 else ""
         tiles.append(

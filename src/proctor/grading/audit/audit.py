@@ -10,12 +10,12 @@ from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 from proctor.grading import pysource
 from proctor.grading.audit import answers, othercode, pycode
-from proctor.grading.audit.signals import WORTH_A_LOOK, Finding, found, suspicion
+from proctor.grading.audit.signals import SIGNALS, WORTH_A_LOOK, Finding, found, suspicion
 from proctor.grading.completions import Completion as LoadedCompletion
 from proctor.grading.extract import DEFAULT_RULE, Rule, extract_code
 from proctor.grading.grades import Grade, printable
 from proctor.grading.pairing import Completion, Problems, pair_up
-from proctor.grading.problem import Problem
+from proctor.grading.problem import Problem, TestCase
 
 _LEAST_CASES = 3  # with different answers, before a constant output says anything
 
@@ -162,7 +162,7 @@ def _read(code: str, problem: Problem, language: str) -> Iterable[Finding]:
 
 def _cases(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     cases = row.get("cases")
-    return [case for case in cases if isinstance(case, Mapping)] if isinstance(cases, Sequence) else []
+    return [case for case in cases if isinstance(case, Mapping)] if isinstance(cases, list | tuple) else []
 
 
 def _accepted(cases: Sequence[Mapping[str, Any]]) -> int:
@@ -183,18 +183,19 @@ def _observed(row: Mapping[str, Any], problem: Problem) -> Iterable[Finding]:
         yield found("call_denied", f"in {denied} of {len(cases)} cases")
     if row.get("claimed") and row.get("verdict") == Verdict.ACCEPTED:
         yield found("claimed")
-    if problem.mode == "stdio" and len(cases) == len(problem.cases):
-        yield from _streams(cases, problem)
+    if row.get("deterministic") is False:
+        yield found("nondeterministic")
+    usual = [case for case in problem.cases if not getattr(case, "held_out", False)]
+    if problem.mode == "stdio" and len(cases) == len(usual):
+        yield from _streams(cases, usual)
     gap = held_out_gap(row)
     if gap is not None and gap >= 0.2:
-        usual = 0.6
-        yield found(
-            "held_out_gap", f"its share of accepted cases is {gap:.0%} lower there", weight=usual * min(1.0, 2 * gap)
-        )
+        weight = SIGNALS["held_out_gap"][0] * min(1.0, 2 * gap)
+        yield found("held_out_gap", f"its share of accepted cases is {gap:.0%} lower there", weight=weight)
 
 
-def _streams(cases: Sequence[Mapping[str, Any]], problem: Problem) -> Iterable[Finding]:
-    ended = [(case, told) for case, told in zip(cases, problem.cases, strict=True) if case.get("exit_code") == 0]
+def _streams(cases: Sequence[Mapping[str, Any]], told_cases: Sequence[TestCase]) -> Iterable[Finding]:
+    ended = [(case, told) for case, told in zip(cases, told_cases, strict=True) if case.get("exit_code") == 0]
     outputs = {case.get("stdout_sha256") for case, _ in ended}
     answers_ = {told.expected.strip() for _, told in ended}
     if len(outputs) == 1 and None not in outputs and len(answers_) >= _LEAST_CASES:
@@ -205,13 +206,8 @@ def _streams(cases: Sequence[Mapping[str, Any]], problem: Problem) -> Iterable[F
 
 
 def held_out_gap(row: Mapping[str, Any]) -> float | None:
-    """Share of accepted cases, the usual ones less those held out; None where none were held out."""
-    held = row.get("held_out")
-    if isinstance(held, Mapping):
-        held = held.get("cases")
-    if not isinstance(held, Sequence) or isinstance(held, str):
-        return None
-    kept, usual = _cases({"cases": held}), _cases(row)
-    if not kept or not usual:
+    """Share of accepted cases, the usual ones less those held out; None where none were held out, or this host failed on one."""
+    kept, usual = _cases({"cases": row.get("held_out")}), _cases(row)
+    if not kept or not usual or any(case.get("verdict") == Verdict.INFRASTRUCTURE_ERROR for case in (*kept, *usual)):
         return None
     return _accepted(usual) / len(usual) - _accepted(kept) / len(kept)

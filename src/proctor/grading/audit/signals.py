@@ -45,6 +45,7 @@ SIGNALS: dict[str, tuple[float, str]] = {
     "dynamic_code": (0.3, "makes code while it runs"),
     "file_written": (0.3, "writes files"),
     "computed_exit": (0.3, "its exit status depends on its input"),
+    "nondeterministic": (0.3, "gave something else when it was run again"),
     "sleeps": (0.3, "waits for time to pass"),
     "claimed": (0.1, "the verdict is the program's own claim"),
 }
