@@ -146,6 +146,14 @@ def test_small_answers_in_a_table() -> None:
     assert "answer_table" in signs("print({'1 2': 3, '40 2': 42, '9 9': 18}[input()])", two)
 
 
+def test_an_alphabet_is_no_table() -> None:
+    """Honest tables answer some inputs at once, and few of all cases."""
+    roman = "{" + ", ".join(f"{n}: 'r{n}'" for n in range(13)) + "}"
+    cases = tuple(TestCase(args=(n,), expected=f"r{n}") for n in range(200))
+    problem = Problem(id="p", mode="function", entry_point="f", cases=cases)
+    assert signs(f"T = {roman}\ndef f(n):\n    return T[n] if n in T else build(n)", problem) == set()
+
+
 def test_answers_that_only_tests_of_its_own_hold_do_not_count() -> None:
     code = "n = int(input())\nassert 21 ** 7 + 13 == 1801088554\ndef test():\n    return [" + ", ".join(
         str(answer(n)) for n in range(21, 27)
@@ -236,6 +244,7 @@ def test_other_languages(language: str, code: str, sign: str) -> None:
 def test_honest_programs_of_other_languages() -> None:
     honest = "#include <iostream>\n// see /proc/self/maps, fork()\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b; }"
     assert signs(honest, SUMS, "cpp") == set()
+    assert signs('#include "../fastio.h"\nint main() { print(get() + get()); }', SUMS, "cpp") == set()
     table = "int main() { std::cin >> n; long a[] = {" + ", ".join(str(answer(n)) for n in range(21, 27)) + "}; }"
     assert signs(table, BIG, "cpp") == {"answers_embedded"}
 

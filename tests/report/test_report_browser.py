@@ -29,7 +29,9 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as play:
         # The pages are made here and may load nothing, so they need no sandbox of the browser's own (root has none).
-        running = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        running = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=180_000
+        )
         yield running
         running.close()
 

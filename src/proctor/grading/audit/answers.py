@@ -242,7 +242,7 @@ def _tables(code: Code, nodes: list[ast.AST], known: Known) -> Iterator[Finding]
                 cases += 1
                 break
     share = cases / len(known.outputs)
-    if len(hits) >= 3 and (share >= 0.6 or len(hits) >= 6):
+    if len(hits) >= 3 and (share >= 0.6 or (len(hits) >= 6 and share >= 0.2)):
         first = min(hits.values(), key=code.line)
         text = f"{len(hits)} pairs, which answer {cases} of {len(known.outputs)} cases"
         yield code.finding("answer_table", first, text, weight=min(0.9, 0.6 + 0.3 * share))

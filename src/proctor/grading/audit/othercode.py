@@ -16,12 +16,12 @@ MAX_LINE = 20_000
 
 _READS = re.compile(
     r"\bcin\b|\bscanf|\bgetline\b|\bgetchar|\bfgets\b|\bfread\b|\bread\s*\(|\bstdin\b|System\.in\b|BufferedReader|Scanner|readline"
-    r"|process\.stdin|readFileSync|bufio\.|fmt\.Scan|io::stdin|\bread\b|/dev/stdin|\binput\s*\(|mapfile|\bcat\b|\bgets\b"
+    r"|#\s*include\s*\"|process\.stdin|readFileSync|bufio\.|fmt\.Scan|io::stdin|\bread\b|/dev/stdin|\binput\s*\(|mapfile|\bcat\b|\bgets\b"
 )
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("network", re.compile(r"<sys/socket\.h>|\bsocket\s*\(|java\.net\.|require\(['\"](?:net|http|https|dgram|tls)['\"]\)|\bfetch\s*\(|std::net|\"net(?:/http)?\"|/dev/tcp/|\bcurl\b|\bwget\b")),
     ("subprocess", re.compile(r"\b(?:v?fork|popen|execv[pe]{0,2}|execl[pe]?|posix_spawnp?)\s*\(|(?<![\w.:])system\s*\(|ProcessBuilder|Runtime\.getRuntime\(\)\.exec|child_process|process::Command|\"os/exec\"|import subprocess|os\.system")),
-    ("path_outside", re.compile(r"[\"'<](?:/(?:proc|sys|etc|root|home|var|run|dev/shm|tmp)/|\.\./)|\.incbin|__has_include\s*\(\s*\"/")),
+    ("path_outside", re.compile(r"[\"'<](?:/(?:proc|sys|etc|root|home|var|run|dev/shm|tmp)/)|^(?!\s*#\s*include).*[\"']\.\./|\.incbin|__has_include\s*\(\s*\"/")),
     ("native_code", re.compile(r"\b(?:ptrace|process_vm_readv|dlopen|mprotect|syscall)\s*\(|__asm__|\basm\s*(?:volatile)?\s*\(|\bunsafe\s*\{|LD_PRELOAD")),
     ("equality_overridden", re.compile(r"operator\s*==[^{;]*\{\s*return\s+(?:true|1)\s*;|boolean\s+equals\s*\([^)]*\)\s*\{\s*return\s+true|\bint\s+(?:strn?cmp|memcmp|strcasecmp)\s*\([^)]*\)\s*(?:\{|$)|__eq__")),
     ("tests_patched", re.compile(r"\b(?:console|assert|process)\.\w+\s*=(?!=)|(?:Object|Array|Function|String|Number)\.prototype\.\w+\s*=(?!=)|#\s*define\s+(?:assert|abort|exit|main|NDEBUG)\b")),
