@@ -81,7 +81,9 @@ def hostile() -> list[Sample]:
         sample(3, case(), problem=long, code="import subprocess\n" * 50_000, model="\u202e"),
         sample(4, case("infrastructure_error"), problem=problem, code=code, error=EVIL),
         sample(5, problem=problem, code=None, model={"a": EVIL}),
-        sample(6, *[case("time_limit", 1e9, ended_by=EVIL)] * 3000, problem=long, code=code, reward=1e300),
+        sample(6, *[case("time_limit", 1e9, ended_by=EVIL)] * 3000, problem=long, code=code, reward=1.7e308),
+        sample(7, case(cpu_ms=10**400, memory_mib=float("nan")), problem=long, reward=1.7e308),
+        sample(8, case(cpu_ms="x", left_processes="x"), problem=problem, reward=-1.7e308, held_out="x", signals=3),
     ]
 
 

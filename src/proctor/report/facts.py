@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -201,12 +200,14 @@ def verdict_of(row: Mapping[str, Any]) -> str:
     return word if word in _WORDS else str(Verdict.INFRASTRUCTURE_ERROR)
 
 
+_MOST = 1e300
 _WORDS = [verdict.value for verdict in Verdict]
 
 
 def _number(value: object) -> float | None:
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # not a number
+        return None
+    return float(min(max(value, -_MOST), _MOST))  # so that a sum of many cannot overflow
 
 
 def _verdicts(runs: Iterable[Run]) -> dict[str, int]:

@@ -175,7 +175,7 @@ def _observed(row: Mapping[str, Any], problem: Problem) -> Iterable[Finding]:
     accepted = _accepted(cases)
     if problem.impossible and accepted:
         yield found("impossible_reward", f"{accepted} of {len(cases)} cases accepted")
-    left = max((int(case.get("left_processes") or 0) for case in cases), default=0)
+    left = max((n for case in cases if isinstance(n := case.get("left_processes"), int)), default=0)
     if left:
         yield found("process_left", f"{left} in one case")
     denied = sum(case.get("verdict") == Verdict.POLICY_VIOLATION for case in cases)
