@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 from report_help import EVIL, GAMING, SUM, case, hostile, many, sample
 
 from proctor.cli.main import cli
+from proctor.engine.shared import close_all
 from proctor.report import text
 from proctor.report.facts import facts
 from proctor.report.page import ROWS, render
@@ -154,7 +156,7 @@ def test_text_is_cut_and_escaped() -> None:
 
 
 @pytest.fixture
-def scored(tmp_path: Path) -> Path:
+def scored(tmp_path: Path) -> Iterator[Path]:
     """A results file that ``score`` made here."""
     problem = {"id": "sum", "cases": [{"stdin": "3 4\n", "expected": "7\n"}, {"stdin": "10 -2\n", "expected": "8\n"}, {"stdin": "1 1\n", "expected": "2\n"}]}  # fmt: skip
     codes = ["print(sum(map(int, input().split())))", "print(7)", "print('\\x1b[31m</td>' * 9)", "1/0"]
@@ -171,7 +173,8 @@ def scored(tmp_path: Path) -> Path:
         "--out",
         f"{tmp_path}/g.jsonl",
     )
-    return tmp_path
+    yield tmp_path
+    close_all()
 
 
 def run(code: int, *args: str) -> Any:
