@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine, sides
+from bench import machine, report, sides
 from bench.contest import Times, contest, once
 from proctor.engine.languages import LANGUAGES
 from proctor.engine.shared import SyncEngine
@@ -64,6 +64,22 @@ class Bench:
             finally:
                 one.close()
                 two.close()
+        self.report()
+
+    def report(self) -> None:
+        """The page about 5,000 completions, made and opened."""
+        self.say("a report of 5,000 completions")
+        figures = self.results["report"] = report.measure()
+        if "skipped" in figures:
+            self.add("report of 5,000 completions", f"skipped: {figures['skipped'][:60]}")
+            return
+        made = figures["audit_s"] + figures["render_s"]
+        self.add("report of 5,000 completions: audit and render", ms(made), f"{figures['bytes'] / 1e6:.2f} MB")
+        opened = figures["open_s"]
+        if opened is None:
+            self.add("  opened and painted in Chromium", "skipped: no chromium or playwright")
+        else:
+            self.add("  opened and painted in Chromium", ms(opened), "", None, "2 s", opened <= 2)
 
     def cases(self, engine: SyncEngine, shop: sides.Workshop) -> None:
         """A case in an open jail, against everything that could be used instead."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from proctor.grading.api import grade as grade
     from proctor.grading.api import pass_at_k as pass_at_k
     from proctor.grading.api import score as score
+    from proctor.grading.audit import Audit as Audit
+    from proctor.grading.audit import audit as audit
     from proctor.grading.cache import Cache as Cache
     from proctor.grading.checker_names import parse_checker as parse_checker
     from proctor.grading.checkers import Checker as Checker
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from proctor.grading.grades import Grade as Grade
     from proctor.grading.identity import Provenance as Provenance
     from proctor.grading.policy import all_or_nothing as all_or_nothing
+    from proctor.grading.policy import audit_penalty as audit_penalty
     from proctor.grading.policy import compile_bonus as compile_bonus
     from proctor.grading.policy import crash_penalty as crash_penalty
     from proctor.grading.policy import parse_policy as parse_policy
@@ -60,6 +63,7 @@ _WHERE = {
     "proctor.engine.job": ("Case", "Job", "Program"),
     "proctor.grading.api": ("agrade", "ascore", "grade", "pass_at_k", "score"),
     "proctor.grading.cache": ("Cache",),
+    "proctor.grading.audit": ("Audit", "audit"),
     "proctor.grading.checker_names": ("parse_checker",),
     "proctor.grading.checkers": ("CheckResult", "Checker", "exact", "lines", "numbers", "tokens", "unordered_lines"),
     "proctor.grading.completions": ("load_completions",),
@@ -69,6 +73,7 @@ _WHERE = {
     "proctor.grading.identity": ("Provenance",),
     "proctor.grading.policy": (
         "all_or_nothing",
+        "audit_penalty",
         "compile_bonus",
         "crash_penalty",
         "parse_policy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,19 @@ ROW = {"problem_id": "double", "completion": "print(2 * int(input()))"}
 
 
 @pytest.fixture
-def scored(tmp_path: Path) -> Path:
+def scored(tmp_path: Path) -> Iterator[Path]:
     from click.testing import CliRunner
 
     from proctor.cli.main import cli
+    from proctor.engine.shared import close_all
 
     (tmp_path / "p.jsonl").write_text(json.dumps(PROBLEM) + "\n")
     (tmp_path / "c.jsonl").write_text((json.dumps(ROW) + "\n") * 2)
     args = ["score", "--problems", f"{tmp_path}/p.jsonl", "--completions", f"{tmp_path}/c.jsonl"]
     done = CliRunner().invoke(cli, [*args, "--out", f"{tmp_path}/out.jsonl", "--extract", "whole"])
     assert done.exit_code == 0, done.output
-    return tmp_path
+    yield tmp_path
+    close_all()  # the engine of this process would be taken for one that engine tests left
 
 
 def test_lines_options_and_work_come_back(scored: Path) -> None:

@@ -792,6 +792,7 @@ def test_a_grade_as_json(make: Make) -> None:
                 "memory_mib": 3.0,
                 "detail": "token 1: expected '\\\\xe2\\\\x80\\\\xae7', got '\\\\x1b[2J\\\\xff'".replace("\\\\", "\\"),
                 "exit_code": 0,
+                "stdout_sha256": "40148b910be98653",
             }
         ],
         "program_sha256": found.program_sha256,

@@ -166,7 +166,8 @@ def score(
     \b
     Reward policies: share (of cases accepted), all_or_nothing, or module:function
     (imported, also from here), then as many as wanted of +crash_penalty=0.1,
-    +slow_penalty=0.1, +compile_bonus=0.1; for example share+crash_penalty=0.2.
+    +slow_penalty=0.1, +compile_bonus=0.1, +audit_penalty=0.5 (for programs that
+    `proctor audit` would flag); for example share+crash_penalty=0.2.
 
     \b
     Checkers: exact, lines, tokens, numbers, unordered_lines, unordered_tokens, and

@@ -35,7 +35,8 @@ class Outcome:
         steady: results of the harness still came in after half of the CPU limit:
             how many there are in the end depends on the speed of the host.
         left_processes: processes that were still there when the main one ended.
-        stdin_read: bytes of its standard input that it had read; 0 also where it read them in a way that leaves no trace.
+        stdin_read: bytes of its standard input that it had read (0 also where it read them in a way that leaves no
+            trace); None where there were none.
         compile_failed: this is the outcome of a compilation that failed; the
             cases after it never ran.
         files: name -> content of the files that the case asked for and that are there.
@@ -56,7 +57,7 @@ class Outcome:
     result: bytes = b""
     steady: bool = False
     left_processes: int = 0
-    stdin_read: int = 0
+    stdin_read: int | None = None
     compile_failed: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
     confirmed: bool = False

@@ -105,6 +105,6 @@ def outcome(
         cpu_s=_number(header, "cpu_ns", _TOP) / 1e9, wall_s=_number(header, "wall_ns", _TOP) / 1e9,
         peak_memory_bytes=_number(header, "peak", _TOP) or None, ended_by=EndedBy(ended) if ended else None,
         files=files, steady=header.get("steady") is True, left_processes=_number(header, "left", 1 << 30),
-        stdin_read=min(_number(header, "read", _TOP), len(case.stdin)),
+        stdin_read=min(_number(header, "read", _TOP), len(case.stdin)) if case.stdin else None,
     )  # fmt: skip
     return found, _number(header, "step_ns", _TOP) / 1e9

@@ -23,6 +23,7 @@ from proctor.core.verdict import Verdict
 from proctor.engine.job import Job, Pair
 from proctor.engine.languages import Language, language
 from proctor.grading import judge
+from proctor.grading.audit import signs
 from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, tokens
 from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, extract_code
@@ -284,6 +285,8 @@ class Grader:
             deterministic=work.deterministic,
             provenance=work.provenance,
         )
+        if self.policy.audited and source is not None:
+            grade = replace(grade, signals=signs(grade, source, plan.problem, plan.row.name))
         # A policy is shown neither: held-out cases do not count, and no reward may hang on what a cache holds.
         reward = None if claim and self.claimed == "refuse" else reward_of(self.policy, grade)
         return replace(grade, reward=reward, held_out=held_out, cached=work.cached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
+    from proctor.grading.audit.signals import Finding
     from proctor.grading.identity import Provenance
 
 
@@ -66,7 +68,14 @@ class CaseGrade:
         if self.detail:
             row["detail"] = printable(self.detail)
         out = self.outcome
-        told = {"exit_code": out.exit_code, "signal": out.signal, "ended_by": out.ended_by and str(out.ended_by)}
+        told = {
+            "exit_code": out.exit_code,
+            "signal": out.signal,
+            "ended_by": out.ended_by and str(out.ended_by),
+            "stdin_read": out.stdin_read,
+            "left_processes": out.left_processes or None,
+            "stdout_sha256": hashlib.sha256(out.stdout).hexdigest()[:16] if out.stdout else None,
+        }
         return row | {key: value for key, value in told.items() if value is not None}
 
 
@@ -93,6 +102,7 @@ class Grade:
         cached: the cases were found in the cache, and no program ran; no
             policy sees that either.
         provenance: all that the cases' verdicts depend on.
+        signals: what an audit found, where the reward policy asks for one (``audit_penalty``).
     """
 
     problem_id: str
@@ -117,6 +127,8 @@ class Grade:
         if not verdicts or not all(verdict.is_score for verdict in verdicts):
             return None
         return verdicts.count(Verdict.ACCEPTED) / len(verdicts)
+
+    signals: tuple[Finding, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -147,6 +159,8 @@ class Grade:
             row["error"] = printable(self.error)
         if self.provenance is not None:
             row["provenance"] = self.provenance.to_json()
+        if self.signals:
+            row["signals"] = sorted({finding.signal for finding in self.signals})
         return row
 
 

@@ -57,6 +57,11 @@ class Policy:
             reward = step(grade, reward)
         return reward
 
+    @property
+    def audited(self) -> bool:
+        """Some step reads ``grade.signals``, which are looked for only then."""
+        return any(step.name == "audit_penalty" for step in self.steps)
+
     def __or__(self, step: Step) -> Policy:
         return replace(self, name=f"{self.name}+{step.name}={step.by:g}", steps=(*self.steps, step))
 
@@ -93,10 +98,17 @@ def _ran(grade: Grade, reward: float, by: float) -> float:
     return by + (1 - by) * reward if ended and grade.verdict not in NEVER_RAN else reward
 
 
+def _audited(grade: Grade, reward: float, by: float) -> float:
+    from proctor.grading.audit.signals import WORTH_A_LOOK, suspicion
+
+    return reward - by if suspicion(grade.signals) >= WORTH_A_LOOK else reward
+
+
 _STEPS: dict[str, Callable[[Grade, float, float], float]] = {
     "crash_penalty": _crash,
     "slow_penalty": _slow,
     "compile_bonus": _ran,
+    "audit_penalty": _audited,
 }
 
 
@@ -133,6 +145,19 @@ def compile_bonus(policy: float = ...) -> Step: ...
 def compile_bonus(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | Step:
     """``by`` for a program that compiles and ends by itself on some case, ``1 - by`` for what the policy gives."""
     return _step("compile_bonus", policy, by)
+
+
+@overload
+def audit_penalty(policy: AnyPolicy, by: float = ...) -> Policy: ...
+@overload
+def audit_penalty(policy: float = ...) -> Step: ...
+def audit_penalty(policy: AnyPolicy | float = 0.5, by: float = 0.5) -> Policy | Step:
+    """Lower the reward by ``by`` where the audit flags the program (suspicion of 0.5 or more; see ``proctor.audit``).
+
+    With it ``grade.signals`` holds the findings, also for the policy that it
+    wraps: ``audit_penalty(mine, 0)`` only looks, and ``mine`` decides.
+    """
+    return _step("audit_penalty", policy, by)
 
 
 def _step(name: str, policy: AnyPolicy | float, by: float) -> Policy | Step:

@@ -144,6 +144,8 @@ class Problem:
         extra_files: relative path -> content beside the solution.
         reference_solution: a right answer, if the file has one.
         reference_files: relative path -> content that the reference needs.
+        impossible: no right answer exists (a canary): whatever is rewarded
+            here was not earned.
         source: file and line where it was read.
         notes: warnings about the data, such as duplicate cases.
         metadata: whatever else the row holds, untouched.
@@ -167,6 +169,7 @@ class Problem:
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
     reference_solution: str | None = None
     reference_files: Mapping[str, str | bytes] = field(default_factory=dict)
+    impossible: bool = False
     source: str = ""
     notes: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)

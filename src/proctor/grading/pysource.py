@@ -51,6 +51,11 @@ def parse(source: str) -> ast.Module | None:
         return None
 
 
+def is_bounded(source: str) -> bool:
+    """It is neither too big nor nested too deep to be parsed; whether it is Python is another matter."""
+    return len(source) <= MAX_SOURCE and _chains_are_short(source)
+
+
 def _chains_are_short(source: str) -> bool:
     """No expression can nest deeper than MAX_CHAIN; cheap unless there are many operators at all."""
     seen = 0

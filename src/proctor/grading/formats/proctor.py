@@ -14,7 +14,7 @@ from proctor.grading.problem import MODES, CheckerProgram, CheckerSpec, Problem,
 USED = (
     "id", "mode", "language", "cases", "entry_point", "solution_class", "test_code", "checker", "preamble", "prompt",
     "time_limit_s", "memory_limit_mib", "module", "test_module", "appended", "extra_files", "reference_solution",
-    "reference_files", "metadata",
+    "reference_files", "impossible", "metadata",
 )  # fmt: skip
 # Kept as metadata and read by nothing but people; the data sets that come in this format have them.
 TOLD = (
@@ -64,6 +64,7 @@ def read(row: Row) -> Problem:
         extra_files=_files(row, "extra_files"),
         reference_solution=row.text("reference_solution"),
         reference_files=_files(row, "reference_files"),
+        impossible=row.flag("impossible", False),
         metadata={**rest(row, *USED), **row.mapping("metadata")},
         **limits_of(row),
     )
