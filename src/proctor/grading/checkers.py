@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from itertools import chain, zip_longest
 from typing import Any, Literal
@@ -110,6 +110,10 @@ class Checker:
         if self.kind == "unordered_tokens":
             return _unordered("token", _tokens(stdout), lambda: _tokens(expected))
         return _in_order("token", _tokens(stdout), _tokens(expected), self._equal())
+
+    def within(self, abs: float | None, rel: float | None) -> Checker:
+        """The same with other tolerances, as one case may have; words become numbers."""
+        return replace(self, kind="numbers" if self.kind == "tokens" else self.kind, abs=abs, rel=rel)
 
     def _equal(self) -> Callable[[bytes, bytes], bool]:
         equal = self._numbers() if self.kind == "numbers" else _same

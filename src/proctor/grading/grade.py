@@ -37,10 +37,12 @@ from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, Checker, tokens
 from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, call_target, extract_code
 from proctor.grading.grades import CaseGrade, Grade, overall
+from proctor.grading.interactive import interactive
 from proctor.grading.pairing import Item
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.sealed import Sealing, judge_sealed, unsealable
+from proctor.grading.special import Special, special
 from proctor.grading.values import Tolerance, parts, plain
 from proctor.guest import protocol
 
@@ -71,7 +73,7 @@ class Plan:
     Attributes:
         row: the language.
         limits: of each case, or each call.
-        checker: for printed text.
+        checker: for printed text; a program that judges, or talks, where there is one.
         tolerance: for values.
         cases: the problem's, with expected values in plain types.
         rounds: function mode: index of the first call of each process.
@@ -83,7 +85,7 @@ class Plan:
     problem: Problem
     row: Language
     limits: Limits
-    checker: AnyChecker
+    checker: AnyChecker | Special
     tolerance: Tolerance
     cases: tuple[TestCase, ...]
     rounds: tuple[int, ...] = (0,)
@@ -126,7 +128,7 @@ class Work:
         if self.source is None:
             self.cases = ()
             return
-        run = {"stdio": _stdio, "function": _function, "unit_tests": _unit_tests}[self.plan.problem.mode]
+        run = _MODES[self.plan.problem.mode]
         try:
             files = _files(self.plan.problem.extra_files) | _files(self.extra_files)
             self._steps = run(self.plan, self.source, files, warm)
@@ -211,7 +213,7 @@ class Grader:
 
         Raises:
             InputError: the problem cannot be graded here: its language has no
-                tools, it needs a checker program, or a value is not plain data.
+                tools, a file of its checker program is missing, or a value is not plain data.
         """
         key = id(problem), name or problem.language  # a kept Plan keeps its Problem, so the id stays its own
         with self._guard:
@@ -270,17 +272,27 @@ class Grader:
             limits = self.limits
         elif self.limits:
             limits = limits.with_(**self.limits)
-        checker: AnyChecker = tokens()
-        if problem.mode == "stdio":
-            checker = self.checker if self.checker is not None else from_spec(spec)
+        checker: AnyChecker | Special = tokens()
+        cases = problem.cases
+        if problem.interactor is not None:
+            if self.checker is not None:
+                raise InputError("an interactor judges this problem; leave out the checker", field="checker")
+            checker = special(problem.interactor, cases, "interactor")
+        elif problem.mode == "stdio" and self.checker is not None:
+            checker = self.checker
+            cases = tuple(replace(case, abs=None, rel=None) for case in cases)  # they are of the problem's own
+        elif problem.mode == "stdio":
+            checker = special(spec.program, cases) if spec.program is not None else from_spec(spec)
+        elif spec.program is not None:
+            raise InputError(f"a checker program judges printed text, not mode {problem.mode}", field="checker.kind")
         tolerance = Tolerance(spec.abs or 0.0, spec.rel or 0.0, spec.only_if_expected_is_float)
-        plan = Plan(problem, row, limits, checker, tolerance, problem.cases)
+        plan = Plan(problem, row, limits, checker, tolerance, cases)
         if problem.mode == "function":
             cases = tuple(replace(c, expected=plain(c.expected, "expected")) for c in problem.cases)
             return replace(plan, cases=cases, rounds=_rounds(cases))
         if problem.mode == "unit_tests" and row.name == "python":
             return replace(plan, cases=(), tests=judge.named_tests(problem.test_code or ""), **_sealing(problem))
-        return plan if problem.mode == "stdio" else replace(plan, cases=())
+        return replace(plan, cases=()) if problem.mode == "unit_tests" else plan
 
 
 def _rounds(cases: Sequence[TestCase]) -> tuple[int, ...]:
@@ -316,15 +328,19 @@ def _stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Step
     outcomes = yield Job(
         program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits
     )
-    pairs = zip(outcomes, plan.cases, strict=True)
-    return tuple(judge.judge_stdio(outcome, case, plan.checker, _longest(plan, case)) for outcome, case in pairs)
+    if isinstance(plan.checker, Special):
+        return (yield from plan.checker.judged(outcomes, plan.cases, warm))
+    checker, pairs = plan.checker, zip(outcomes, plan.cases, strict=True)
+    return tuple(judge.judge_stdio(outcome, case, checker, _longest(plan, case)) for outcome, case in pairs)
 
 
 def _longest(plan: Plan, case: TestCase) -> int | None:
-    """Bytes of output beyond which none is right: memory of the trainer is not a program's to fill.
+    """Bytes of output beyond which none is right, or none can be judged: the trainer's memory is no program's to fill.
 
     None where the checker is a function, which may accept anything.
     """
+    if isinstance(plan.checker, Special):
+        return plan.checker.room(case)
     if not isinstance(plan.checker, Checker):
         return None
     return SPARE + PADDING * len(case.expected)
@@ -418,3 +434,16 @@ def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) ->
 
 def _module_name(file: str) -> str:
     return ".".join(PurePosixPath(file).with_suffix("").parts)
+
+
+def _interactive(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
+    assert isinstance(plan.checker, Special)
+    return (yield from interactive(plan.checker, plan.row, plan.limits, plan.cases, source, files, warm))
+
+
+_MODES: dict[str, Callable[..., Steps]] = {
+    "stdio": _stdio,
+    "function": _function,
+    "unit_tests": _unit_tests,
+    "interactive": _interactive,
+}
