@@ -92,14 +92,13 @@ def judge_talk(program: Outcome, interactor: Outcome, said: Ruling) -> CaseGrade
     if end is not None and program.ended_by in _OVER:
         return _over(program, interactor, end)
     if said.verdict is Verdict.WRONG_ANSWER and said.score is None:
-        note = f" (the program: {end.detail})" if end is not None else ""
-        return graded(program, replace(said, detail=said.detail + note))
+        return graded(_stopped(program), said)
     if said.verdict is Verdict.INFRASTRUCTURE_ERROR:
         if end is not None and (said.forsaken or said.bereft):
             return judge.ended(program, end)
         if said.forsaken:
             detail = "the program had no more to say, or to hear, before the interactor was done"
-            return graded(program, Ruling(Verdict.WRONG_ANSWER, detail))
+            return graded(_stopped(program), Ruling(Verdict.WRONG_ANSWER, detail))
         return graded(program, said)
     if end is not None and not _unheard(program):
         return judge.ended(program, end)
@@ -115,6 +114,11 @@ def _over(program: Outcome, interactor: Outcome, end: judge.Ending) -> CaseGrade
         if program.cpu_s < IDLE * program.wall_s:
             end = replace(end, detail=f"{end.detail}: idle, it and the interactor waited for each other")
     return judge.ended(program, end)
+
+
+def _stopped(program: Outcome) -> Outcome:
+    """As one that the interactor ended: whether it had left by itself just before hangs on the load."""
+    return replace(program, exit_code=None, signal=None, ended_by=EndedBy.CANCELLED)
 
 
 def _unheard(program: Outcome) -> bool:
