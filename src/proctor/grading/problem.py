@@ -7,6 +7,7 @@ where programs run.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -32,6 +33,7 @@ CHECKER_KINDS: tuple[CheckerKind, ...] = (
     "value",
     "program",
 )
+_TESTLIB = re.compile(r'^\s*#\s*include\s*"testlib\.h"', re.MULTILINE)
 DEFAULT_TIME_LIMIT_S = 10.0
 DEFAULT_MEMORY_LIMIT_MIB = 512
 
@@ -72,9 +74,12 @@ class CheckerProgram:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those of ``needs`` that are in no ``extra_files``, by their names alone."""
+        """Those of ``needs``, and of the headers known to be in no system, that ``extra_files`` lacks."""
         there = {name.rpartition("/")[2] for name in self.extra_files}
-        return tuple(name for name in self.needs if name.rpartition("/")[2] not in there)
+        needs = dict.fromkeys(self.needs)
+        if self.language in ("cpp", "c") and _TESTLIB.search(self.source) and not any("testlib.h" in n for n in needs):
+            needs["testlib.h"] = None
+        return tuple(name for name in needs if name.rpartition("/")[2] not in there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,7 +195,9 @@ def special(program: CheckerProgram, cases: Sequence[TestCase], what: str = "che
             "in bash any command that fails gives status 1, which testlib takes for a wrong answer; use kattis",
             field=f"{what}.protocol",
         )
-    taken = {row.source, row.run[0].removeprefix("./"), "data", protocols.FEEDBACK, *_launcher(row)}
+    taken = {row.source, "data", protocols.FEEDBACK, *_launcher(row)}
+    if row.run[0].startswith("./"):
+        taken.add(row.run[0].removeprefix("./"))
     for name in program.extra_files:
         if name.partition("/")[0] in taken:
             raise InputError(f"{name!r} is a name that is taken; rename that file", field=f"{what}.extra_files")

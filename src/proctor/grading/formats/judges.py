@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,10 @@ def read_judge(row: Row, base: Path | None) -> CheckerProgram:
     needs = row.first("needs") or ()
     needs = (needs,) if isinstance(needs, str) else tuple(map(str, needs))
     files = read_files(row, "extra_files")
-    there = {name.rpartition("/")[2] for name in files}
-    for need in needs:
-        name = need.rpartition("/")[2]
-        found = None if name in there else _found(row, base, need) or _found(row, base, name)
-        if found is not None:
-            files[name] = _beside(row, base, "needs", found)
     flags = row.items("flags")
     if not all(isinstance(flag, str) for flag in flags):
         row.fail("flags", "a list of strings is expected")
-    return row.check(
+    found = row.check(
         lambda: CheckerProgram(
             source=source,
             language=language_of(row),
@@ -55,6 +50,11 @@ def read_judge(row: Row, base: Path | None) -> CheckerProgram:
             points=1.0 if row.data.get("points") is None else row.data["points"],
         )
     )
+    for need in found.missing:
+        name = need.rpartition("/")[2]
+        if place := _found(row, base, need) or _found(row, base, name):
+            files[name] = _beside(row, base, "needs", place)
+    return replace(found, extra_files=files)
 
 
 def _limits(row: Row) -> Limits | None:
