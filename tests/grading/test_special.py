@@ -381,11 +381,10 @@ output = open(sys.argv[2]).read()
 assert open(sys.argv[3]).read() == "SECRET-ANSWER"
 assert sorted(os.listdir(".")) == ["data", "launch.py", "solution.py"], os.listdir(".")
 assert sorted(os.listdir("data")) == ["answer", "input", "output"]
-assert "LOOK" not in open("solution.py").read().replace("\\"LOOK\\"", "")
 sys.exit(0 if output == "nothing\\n['helper.txt', 'solution.py']\\n" else 1)
 """
     problem = judged(source, [(b"", b"SECRET-ANSWER")] * 2)
-    row = {"problem_id": "p", "completion": LOOK, "extra_files": {"helper.txt": "LOOK"}}
+    row = {"problem_id": "p", "completion": LOOK, "extra_files": {"helper.txt": "of the program"}}
     (found,) = proctor.grade([row], problem, engine=engine, extract="whole")
     assert found.accepted, found
 

@@ -23,7 +23,7 @@ MAX_KEPT = 128 << 20  # bytes of compiled programs
 MAX_BINARY = 32 << 20
 
 _guard = threading.RLock()
-_kept: OrderedDict[str, bytes | str] = OrderedDict()
+_kept: OrderedDict[str, Outcome] = OrderedDict()
 _running: dict[tuple[int, str], Future[list[Outcome]]] = {}
 
 
@@ -50,30 +50,29 @@ def once(program: Program) -> Generator[Job, Sequence[Outcome], Program | str]:
     """A judge's program, compiled already where that can be kept; a text says why there is none."""
     if program.compile is None or not program.argv[0].startswith("./"):
         return program
-    job, key = compiling(program), _key(program)
-    found = _look(key)
+    job, failure = compiling(program), ""
     for _ in range(2):  # the one that was waited for may have been ended with its engine
-        if found is not None:
-            break
-        (outcome,) = yield Build(job.program, job.cases, job.limits, key=key)
-        failure = outcome.error or ""
-        found = None if failure else _result(program, outcome)
-        if found is not None and (isinstance(found, bytes) or _is_its_own(outcome)):
-            _keep(key, found)
-    if found is None:
-        return failure
-    if isinstance(found, str):
-        return found
-    return Program({program.argv[0].removeprefix("./"): found}, program.argv)
+        (outcome,) = yield Build(job.program, job.cases, job.limits, key=_key(program))
+        if (found := binary(program, outcome)) is not None:
+            return Program({program.argv[0].removeprefix("./"): found}, program.argv)
+        if outcome.error is None:
+            end = judge.ending(outcome)
+            return f"it does not compile: {end.detail}" if end else "its compiler left no program of at most 32 MiB"
+        failure = outcome.error
+    return failure
 
 
 def submit(engine: Any, job: Any, owner: object) -> Future[list[Outcome]]:
-    """Give a job to an engine; a Build that is on its way there is waited for."""
+    """Give a job to an engine; a Build that was made before is here, and one that is on its way there is waited for."""
     if not isinstance(job, Build):
         future: Future[list[Outcome]] = engine.submit(job, owner=owner)
         return future
     place, child = (id(engine), job.key), Future[list[Outcome]]()
     with _guard:
+        if (known := _kept.get(job.key)) is not None:
+            _kept.move_to_end(job.key)
+            child.set_result([known])
+            return child
         parent = _running.get(place)
         if parent is None:
             parent = _running[place] = engine.submit(job, owner=owner)
@@ -84,6 +83,10 @@ def submit(engine: Any, job: Any, owner: object) -> Future[list[Outcome]]:
 
 def _over(place: tuple[int, str], done: Future[list[Outcome]]) -> None:
     with _guard:
+        if not done.cancelled() and done.exception() is None and _is_final(outcome := done.result()[0]):
+            _kept[place[1]] = outcome
+            while sum(map(_size, _kept.values())) > MAX_KEPT:
+                _kept.popitem(last=False)
         if _running.get(place) is done:
             del _running[place]
 
@@ -99,16 +102,15 @@ def _pass_on(done: Future[list[Outcome]], child: Future[list[Outcome]]) -> None:
         child.set_result(done.result())
 
 
-def _result(program: Program, outcome: Outcome) -> bytes | str:
-    if (found := binary(program, outcome)) is not None:
-        return found
-    end = judge.ending(outcome)
-    return f"it does not compile: {end.detail}" if end else "its compiler left no program of at most 32 MiB"
+def _is_final(outcome: Outcome) -> bool:
+    """It is compiled, or the compiler refused the source: another run would say the same."""
+    if outcome.compile_failed:
+        return outcome.ended_by is None and outcome.signal is None
+    return outcome.ok
 
 
-def _is_its_own(outcome: Outcome) -> bool:
-    """The compiler refused the source: it will do so again."""
-    return outcome.compile_failed and outcome.ended_by is None and outcome.signal is None
+def _size(outcome: Outcome) -> int:
+    return len(outcome.stdout) + len(outcome.stderr) + sum(map(len, outcome.files.values()))
 
 
 def _key(program: Program) -> str:
@@ -117,20 +119,6 @@ def _key(program: Program) -> str:
         digest.update(f"{len(name)} {len(data)} {name}".encode("utf-8", "surrogatepass"))
         digest.update(data)
     return digest.hexdigest()
-
-
-def _look(key: str) -> bytes | str | None:
-    with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-        return _kept.get(key)
-
-
-def _keep(key: str, found: bytes | str) -> None:
-    with _guard:
-        _kept[key] = found
-        while sum(map(len, _kept.values())) > MAX_KEPT:
-            _kept.popitem(last=False)
 
 
 def forget() -> None:

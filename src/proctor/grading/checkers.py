@@ -261,10 +261,12 @@ def _same_stream(left: Iterator[bytes], right: Iterator[bytes]) -> bool:
 
 
 def _lines(data: bytes, blanks: str) -> Iterator[bytes]:
-    """Lines without their ends and without the empty ones at the end of the output."""
-    data = data.rstrip(b"\r\n") if blanks == "keep" else data.rstrip()
-    if not data:
+    """Lines without their ends and without those at the end of the output that are empty or blank."""
+    kept = data.rstrip()
+    if not kept:
         return
+    end = data.find(b"\n", len(kept)) if blanks == "keep" else len(kept)  # the last line's own blanks may count
+    data = data if end < 0 else data[:end]
     for chunk in _chunks(data, _NEWLINE):
         rows = chunk.removesuffix(b"\n").split(b"\n")
         if blanks == "keep":
