@@ -1,7 +1,7 @@
 """What a problem is, once it was read: plain frozen data, whatever file it came from.
 
 Expected values live here, in the caller's process, and are never sent to
-where programs run.
+where programs run; only to a checker program, in a jail of its own.
 """
 
 from __future__ import annotations
