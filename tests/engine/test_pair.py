@@ -78,6 +78,9 @@ def test_what_is_said_to_one_that_has_ended_is_no_broken_pipe(engine: SyncEngine
 def test_a_counterpart_may_end_the_program(engine: SyncEngine) -> None:
     program, judge = talk(engine, "while True: pass", "import sys; sys.exit(43)", stop_on=frozenset({43}))
     assert (program.ended_by, judge.exit_code) == (EndedBy.CANCELLED, 43)
+    dies = "import os; os.kill(os.getpid(), 11)"
+    program, judge = talk(engine, "while True: pass", dies, stop_on=frozenset({-11}))
+    assert (program.ended_by, judge.signal) == (EndedBy.CANCELLED, 11)
     program, judge = talk(engine, "while True: pass", "import sys; sys.exit(43)")
     assert (program.ended_by, judge.exit_code) == (EndedBy.CPU, 43)
 
@@ -115,7 +118,7 @@ def test_many_pairs_leave_nothing(clean: None) -> None:
     before = descriptors()
     futures = [engine.submit(Pair(half(GUESS), half(JUDGE))) for _ in range(20)]
     assert all([o.exit_code for o in future.result()] == [0, 42] for future in futures)
-    assert descriptors() - before == {} or len(engine.agent_pids()) == 4  # two slots have up to two agents each
+    assert descriptors() - before == {} or len(engine.agent_pids()) > 2  # a slot has up to two agents
     assert len(engine.agent_pids()) <= 4
     engine.close()
     assert not gone(left)

@@ -131,7 +131,7 @@ async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Fo
         found[which] = outcome, cpu_s
         if which == 0 and held:
             loop.add_reader(held[0], _drop, loop, held[0])
-        if which == 1 and outcome.exit_code in pair.stop_on and 0 not in found:
+        if which == 1 and _status(outcome) in pair.stop_on and 0 not in found:
             ending.append(asyncio.ensure_future(links[0].cancel_case()))
 
     async def half(which: int, job: Job) -> None:
@@ -165,6 +165,11 @@ async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Fo
             with contextlib.suppress(OSError):
                 os.close(fd)
     return [found[0], found[1]]
+
+
+def _status(outcome: Outcome) -> int:
+    """Its exit status, or the number of the signal that ended it, negative."""
+    return -(outcome.signal or 0) if outcome.exit_code is None else outcome.exit_code
 
 
 def _drop(loop: asyncio.AbstractEventLoop, fd: int) -> None:

@@ -73,22 +73,32 @@ def submit(engine: Any, job: Any, owner: object) -> Future[list[Outcome]]:
             _kept.move_to_end(job.key)
             child.set_result([known])
             return child
-        parent = _running.get(place)
-        if parent is None:
-            parent = _running[place] = engine.submit(job, owner=owner)
-            parent.add_done_callback(lambda done: _over(place, done))
-    parent.add_done_callback(lambda done: _pass_on(done, child))
+        shared = _running.get(place)
+        first = shared is None
+        if shared is None:
+            shared = _running[place] = Future()
+    shared.add_done_callback(lambda done: _pass_on(done, child))
+    if first:  # out of the guard, for an engine has locks of its own
+        try:
+            running = engine.submit(job, owner=owner)
+        except BaseException as exc:
+            _over(place)
+            shared.set_exception(exc)
+            raise
+        running.add_done_callback(lambda done: (_over(place, done), _pass_on(done, shared)))
     return child
 
 
-def _over(place: tuple[int, str], done: Future[list[Outcome]]) -> None:
+def _over(place: tuple[int, str], done: Future[list[Outcome]] | None = None) -> None:
+    """Nobody needs to wait any more; what is final is kept before that shows."""
     with _guard:
-        if not done.cancelled() and done.exception() is None and _is_final(outcome := done.result()[0]):
-            _kept[place[1]] = outcome
+        if done is not None and not done.cancelled() and done.exception() is None:
+            (outcome,) = done.result()
+            if _is_final(outcome):
+                _kept[place[1]] = outcome
             while sum(map(_size, _kept.values())) > MAX_KEPT:
                 _kept.popitem(last=False)
-        if _running.get(place) is done:
-            del _running[place]
+        _running.pop(place, None)
 
 
 def _pass_on(done: Future[list[Outcome]], child: Future[list[Outcome]]) -> None:

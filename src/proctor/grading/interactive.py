@@ -33,6 +33,7 @@ from proctor.grading.special import Special, graded
 
 _OVER = (EndedBy.CPU, EndedBy.WALL, EndedBy.MEMORY, EndedBy.OUTPUT)
 _MINE = (EndedBy.CPU, EndedBy.MEMORY, EndedBy.OUTPUT)
+_ENDS = frozenset(range(-64, 256))  # a program does not go on without its interactor: what it would do is not its fault
 IDLE, BUSY = 0.1, 0.5  # CPU per wall time
 Talking = Generator["Job | Pair", Sequence[Outcome], tuple[CaseGrade, ...]]
 
@@ -79,7 +80,7 @@ def _pair(interactor: Special, half: Job, other: Program, case: TestCase) -> Pai
     patient = interactor.fitting(other, [talk]).with_(wall_s=2 * half.limits.wall + 10)
     name = interactor.program.protocol or ""
     going_on = protocols.ACCEPTS[name] | ({protocols.POINTS} if name == "testlib" else set())
-    return Pair(half, Job(other, (talk,), patient), stop_on=frozenset(range(256)) - going_on)
+    return Pair(half, Job(other, (talk,), patient), stop_on=_ENDS - going_on)
 
 
 def judge_talk(program: Outcome, interactor: Outcome, said: Ruling) -> CaseGrade:

@@ -49,7 +49,7 @@ def ending(outcome: Outcome) -> Ending | None:
     if outcome.error is not None:
         return Ending(Verdict.INFRASTRUCTURE_ERROR, outcome.error)
     if outcome.compile_failed:
-        return Ending(Verdict.COMPILE_ERROR, _said(outcome) or "the compiler failed")
+        return Ending(Verdict.COMPILE_ERROR, last_words(outcome) or "the compiler failed")
     if outcome.ended_by is not None:
         return Ending(*_LIMITS[outcome.ended_by])
     if outcome.signal is not None:
@@ -57,7 +57,7 @@ def ending(outcome: Outcome) -> Ending | None:
     if outcome.exit_code is None:
         return Ending(Verdict.INFRASTRUCTURE_ERROR, "the outcome tells neither status nor signal")
     if outcome.exit_code != 0:
-        said = _said(outcome)
+        said = last_words(outcome)
         return Ending(Verdict.RUNTIME_ERROR, f"exit status {outcome.exit_code}" + (f": {said}" if said else ""))
     return None
 
@@ -70,7 +70,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _said(outcome: Outcome) -> str:
+def last_words(outcome: Outcome) -> str:
     """The last line of standard error, escaped; for a compiler the first that names an error."""
     text = outcome.stderr[-4096:]
     if outcome.compile_failed:

@@ -105,11 +105,11 @@ def ruling(program: CheckerProgram, outcome: Outcome, what: str = "checker") -> 
         return _fault(f"the {what} {end.detail if end else 'did not end'}", forsaken=gone)
     code = outcome.exit_code
     if code in (CRASHED, FORSAKEN, BEREFT):
-        detail = f"the {what} crashed: {_last(outcome)}"
+        detail = f"the {what} crashed: {judge.last_words(outcome) or 'without a word'}"
         return _fault(detail, forsaken=code == FORSAKEN, bereft=code == BEREFT)
     if code in WRONG[program.protocol or ""]:
         if (crash := _CRASH.get(program.language)) and crash.search(outcome.stderr):
-            return _fault(f"the {what} crashed: {_last(outcome)}")
+            return _fault(f"the {what} crashed: {judge.last_words(outcome) or 'without a word'}")
         return Ruling(Verdict.WRONG_ANSWER, _words(program, outcome) or f"the {what} said no")
     if code in ACCEPTS[program.protocol or ""]:
         return _accepted(program, outcome, what)
@@ -167,9 +167,3 @@ def _words(program: CheckerProgram, outcome: Outcome) -> str:
     elif program.protocol == "codeforces":
         said = outcome.stdout.strip().partition(b"\n")[2] or outcome.stderr
     return excerpt(b" ".join(said[: 4 * TOLD].split()), TOLD)
-
-
-def _last(outcome: Outcome) -> str:
-    """The last line of standard error."""
-    rows = outcome.stderr[-4096:].strip().splitlines()
-    return excerpt(rows[-1], TOLD) if rows else "without a word"
