@@ -156,6 +156,8 @@ def test_words_that_nobody_hears_any_more_are_no_crash(engine: SyncEngine) -> No
     for warm in (True, False):
         assert case(engine, GUESS + "\nimport time; time.sleep(0.3)\nprint('bye', flush=True)", warm=warm)[0] is OK
         assert case(engine, GUESS + "\nfor _ in range(99999): print('x' * 99)", warm=warm)[0] is OK
+    found = one(engine, GUESS + "\nimport time; time.sleep(0.3)\nprint('bye')").cases[0]
+    assert (found.verdict, found.outcome.exit_code) == (OK, 0)
 
 
 def test_one_that_leaves_early_lets_the_interactor_decide(engine: SyncEngine) -> None:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from proctor.core.outcome import Outcome
@@ -85,16 +86,20 @@ def submit(engine: Any, job: Any, owner: object) -> Future[list[Outcome]]:
             _over(place)
             shared.set_exception(exc)
             raise
-        running.add_done_callback(lambda done: (_over(place, done), _pass_on(done, shared)))
+        running.add_done_callback(partial(_settle, place, shared))
     return child
+
+
+def _settle(place: tuple[int, str], shared: Future[list[Outcome]], done: Future[list[Outcome]]) -> None:
+    _over(place, done)
+    _pass_on(done, shared)
 
 
 def _over(place: tuple[int, str], done: Future[list[Outcome]] | None = None) -> None:
     """Nobody needs to wait any more; what is final is kept before that shows."""
     with _guard:
         if done is not None and not done.cancelled() and done.exception() is None:
-            (outcome,) = done.result()
-            if _is_final(outcome):
+            for outcome in filter(_is_final, done.result()[:1]):
                 _kept[place[1]] = outcome
             while sum(map(_size, _kept.values())) > MAX_KEPT:
                 _kept.popitem(last=False)

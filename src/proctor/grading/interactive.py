@@ -101,9 +101,11 @@ def judge_talk(program: Outcome, interactor: Outcome, said: Ruling) -> CaseGrade
             detail = "the program had no more to say, or to hear, before the interactor was done"
             return graded(_stopped(program), Ruling(Verdict.WRONG_ANSWER, detail))
         return graded(program, said)
-    if end is not None and not _unheard(program):
-        return judge.ended(program, end)
-    return graded(program, said)
+    if end is None:
+        return graded(program, said)
+    if _unheard(program):  # another time it might have been faster than the interactor's end
+        return graded(replace(program, exit_code=0, signal=None), said)
+    return judge.ended(program, end)
 
 
 def _over(program: Outcome, interactor: Outcome, end: judge.Ending) -> CaseGrade:
