@@ -520,7 +520,10 @@ def test_handed_special_judges(tmp_path: Path, engine: SyncEngine) -> None:
                 one(engine, "print(1)", problem)
         return
     few = [f"library-checker/{what}" for what in ("geo/furthest_pair", "graph/scc", "graph/chordal_graph_recognition")]
-    rows = [json.loads(line) for line in (handed("data/handed") / name.replace("problems", "completions")).open()]
+    rows = [
+        json.loads(line)
+        for line in (handed("data/handed") / name.replace("problems", "completions")).read_text().splitlines()
+    ]
     rows = [row for row in rows if row["problem_id"] in few]
     sent = [{key: row[key] for key in ("problem_id", "completion", "language")} for row in rows]
     found = proctor.grade(sent, problems, engine=engine, extract="whole")
