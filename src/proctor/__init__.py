@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from proctor.grading.policy import share as share
     from proctor.grading.policy import slow_penalty as slow_penalty
     from proctor.grading.problem import CaseSpec as CaseSpec
+    from proctor.grading.problem import CheckerProgram as CheckerProgram
     from proctor.grading.problem import CheckerSpec as CheckerSpec
     from proctor.grading.problem import Problem as Problem
 
@@ -80,7 +81,7 @@ _WHERE = {
         "share",
         "slow_penalty",
     ),
-    "proctor.grading.problem": ("CaseSpec", "CheckerSpec", "Problem"),
+    "proctor.grading.problem": ("CaseSpec", "CheckerProgram", "CheckerSpec", "Problem"),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 

@@ -211,11 +211,12 @@ def test_a_checker_that_fails_is_our_failure(make: Make) -> None:
     assert "broken raised KeyError" in str(found.error)
 
 
-def test_a_special_judge_that_is_not_there_is_refused_before_anything_runs(make: Make) -> None:
-    judge = CheckerSpec(kind="program", program=CheckerProgram(source="int main(){}", language="cpp"))
+def test_a_special_judge_that_lacks_a_file_is_refused_before_anything_runs(make: Make) -> None:
+    program = CheckerProgram(source="int main(){}", language="cpp", needs=("support/testlib.h",))
+    judge = CheckerSpec(kind="program", program=program)
     problem = Problem(id="many", mode="stdio", cases=SUM.cases, checker=judge)
     engine = make(each(right))
-    with pytest.raises(InputError, match=r"'many'.*program"):
+    with pytest.raises(InputError, match=r"'many'.*support/testlib\.h.*beside the problem file as 'testlib\.h'"):
         grade(["print(1)"] * 2, [SUM, problem], engine=engine)
     assert engine.jobs == []
     assert grade(["print(1)"], problem, engine=engine, checker="tokens")[0].reward == 1.0

@@ -162,7 +162,8 @@ class Pair:
     Attributes:
         program: what the policy wrote.
         counterpart: what talks to it: an interactor, or sealed tests.
-        stop_on: statuses of the counterpart at which the program is ended at once (``EndedBy.CANCELLED``).
+        stop_on: statuses of the counterpart at which the program is ended at once (``EndedBy.CANCELLED``); -9 where
+            signal 9 ended it, or a limit.
     """
 
     program: Job

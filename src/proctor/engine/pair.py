@@ -121,12 +121,17 @@ def _too_large(which: int) -> list[Found]:
 
 async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Found]:
     """Run both halves at once; InfrastructureError where an agent failed, and then neither counts."""
+    loop = asyncio.get_running_loop()
     found: dict[int, Found] = {}
     pipes: list[list[int]] = [[], []]
 
+    held: list[int] = []  # an end of the pipe to the program that outlives it
+
     def over(which: int, outcome: Outcome, cpu_s: float) -> None:
         found[which] = outcome, cpu_s
-        if which == 1 and outcome.exit_code in pair.stop_on and 0 not in found:
+        if which == 0 and held:
+            loop.add_reader(held[0], _drop, loop, held[0])
+        if which == 1 and _status(outcome) in pair.stop_on and 0 not in found:
             ending.append(asyncio.ensure_future(links[0].cancel_case()))
 
     async def half(which: int, job: Job) -> None:
@@ -144,6 +149,9 @@ async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Fo
             reader, writer = os.pipe2(os.O_CLOEXEC)
             pipes[sink].insert(0, reader)
             pipes[source].append(writer)
+        if pair.program.cases[0].talk == "stdio":
+            # A description of its own, since O_NONBLOCK is not of a descriptor alone.
+            held.append(os.open(f"/proc/self/fd/{pipes[0][0]}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         tasks = [asyncio.ensure_future(half(*job)) for job in enumerate((pair.program, pair.counterpart))]
         await asyncio.gather(*tasks)
         await asyncio.gather(*ending)
@@ -151,7 +159,24 @@ async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Fo
         for task in (*tasks, *ending):
             task.cancel()
         await asyncio.gather(*tasks, *ending, return_exceptions=True)
-        for fd in (*pipes[0], *pipes[1]):
+        for fd in held:
+            loop.remove_reader(fd)
+        for fd in (*pipes[0], *pipes[1], *held):
             with contextlib.suppress(OSError):
                 os.close(fd)
     return [found[0], found[1]]
+
+
+def _status(outcome: Outcome) -> int:
+    """Its exit status, or the number of the signal that ended it, negative."""
+    return -(outcome.signal or 0) if outcome.exit_code is None else outcome.exit_code
+
+
+def _drop(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    """Read what is said to a program that has ended.
+
+    Whether the other half finds a broken pipe there would hang on the load.
+    """
+    with contextlib.suppress(BlockingIOError):
+        if not os.read(fd, 1 << 16):
+            loop.remove_reader(fd)

@@ -20,6 +20,7 @@ from proctor.core.errors import InputError, IsolationUnavailable
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
+from proctor.grading import builds
 from proctor.grading.cache import Cache
 from proctor.grading.checkers import AnyChecker
 from proctor.grading.extract import DEFAULT_RULE, Rule
@@ -341,7 +342,7 @@ def _batch(
 def _submit(engine: AnyEngine, batch: _Batch, work: Work, running: dict[Future[list[Outcome]], Work]) -> None:
     assert work.job is not None
     try:
-        future = engine.submit(work.job, owner=batch)
+        future = builds.submit(engine, work.job, batch)
     except (InputError, IsolationUnavailable):
         raise
     except Exception as exc:

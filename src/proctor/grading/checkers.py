@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from itertools import chain, zip_longest
 from typing import Any, Literal
@@ -110,6 +110,10 @@ class Checker:
         if self.kind == "unordered_tokens":
             return _unordered("token", _tokens(stdout), lambda: _tokens(expected))
         return _in_order("token", _tokens(stdout), _tokens(expected), self._equal())
+
+    def within(self, abs: float | None, rel: float | None) -> Checker:
+        """The same with other tolerances, as one case may have; words become numbers."""
+        return replace(self, kind="numbers" if self.kind == "tokens" else self.kind, abs=abs, rel=rel)
 
     def _equal(self) -> Callable[[bytes, bytes], bool]:
         equal = self._numbers() if self.kind == "numbers" else _same
@@ -257,10 +261,12 @@ def _same_stream(left: Iterator[bytes], right: Iterator[bytes]) -> bool:
 
 
 def _lines(data: bytes, blanks: str) -> Iterator[bytes]:
-    """Lines without their ends and without the empty ones at the end of the output."""
-    data = data.rstrip(b"\r\n") if blanks == "keep" else data.rstrip()
-    if not data:
+    """Lines without their ends and without those at the end of the output that are empty or blank."""
+    kept = data.rstrip()
+    if not kept:
         return
+    end = data.find(b"\n", len(kept)) if blanks == "keep" else len(kept)  # the last line's own blanks may count
+    data = data if end < 0 else data[:end]
     for chunk in _chunks(data, _NEWLINE):
         rows = chunk.removesuffix(b"\n").split(b"\n")
         if blanks == "keep":

@@ -30,20 +30,20 @@ from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, extract_code
 from proctor.grading.grades import CaseGrade, Grade, overall
 from proctor.grading.identity import Content, Provenance, content_of, program_digest
 from proctor.grading.modes import (
+    MODES,
     Steps,
     as_bytes,
     as_files,
     function,
     rounds_of,
     sealing_of,
-    stdio,
-    unit_tests,
 )
 from proctor.grading.pairing import Item
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.repeat import Runs
 from proctor.grading.sealed import Sealing
+from proctor.grading.special import Special, special
 from proctor.grading.values import Tolerance, plain
 
 __all__ = ["CaseGrade", "Grade", "Grader", "Work"]
@@ -63,7 +63,7 @@ class Plan:
     Attributes:
         row: the language.
         limits: of each case, or each call.
-        checker: for printed text.
+        checker: for printed text; a program that judges, or talks, where there is one.
         tolerance: for values.
         cases: the problem's, with expected values in plain types, the held-out ones last.
         rounds: function mode: index of the first call of each process.
@@ -76,7 +76,7 @@ class Plan:
     problem: Problem
     row: Language
     limits: Limits
-    checker: AnyChecker
+    checker: AnyChecker | Special
     tolerance: Tolerance
     cases: tuple[TestCase, ...]
     rounds: tuple[int, ...] = (0,)
@@ -120,7 +120,7 @@ class Work:
         if self.source is None:
             self.cases = ()
             return
-        run = {"stdio": stdio, "function": function, "unit_tests": unit_tests}[self.plan.problem.mode]
+        run = MODES[self.plan.problem.mode]
         try:
             files = as_files(self.plan.problem.extra_files) | as_files(self.extra_files)
             self._again = partial(run, self.plan, self.source, files, warm)
@@ -219,7 +219,7 @@ class Grader:
 
         Raises:
             InputError: the problem cannot be graded here: its language has no
-                tools, it needs a checker program, or a value is not plain data.
+                tools, a file of its checker program is missing, or a value is not plain data.
         """
         key = id(problem), name or problem.language  # a kept Plan keeps its Problem, so the id stays its own
         with self._guard:
@@ -302,11 +302,21 @@ class Grader:
             limits = self.limits
         elif self.limits:
             limits = limits.with_(**self.limits)
-        checker: AnyChecker = tokens()
-        if problem.mode == "stdio":
-            checker = self.checker if self.checker is not None else from_spec(spec)
+        checker: AnyChecker | Special = tokens()
+        cases = problem.cases
+        if problem.interactor is not None:
+            if self.checker is not None:
+                raise InputError("an interactor judges this problem; leave out the checker", field="checker")
+            checker = special(problem.interactor, cases, "interactor")
+        elif problem.mode == "stdio" and self.checker is not None:
+            checker = self.checker
+            cases = tuple(replace(case, abs=None, rel=None) for case in cases)  # they are of the problem's own
+        elif problem.mode == "stdio":
+            checker = special(spec.program, cases) if spec.program is not None else from_spec(spec)
+        elif spec.program is not None:
+            raise InputError(f"a checker program judges printed text, not mode {problem.mode}", field="checker.kind")
         tolerance = Tolerance(spec.abs or 0.0, spec.rel or 0.0, spec.only_if_expected_is_float)
-        cases = tuple(sorted(problem.cases, key=lambda case: case.held_out))  # what counts runs first
+        cases = tuple(sorted(cases, key=lambda case: case.held_out))  # what counts runs first
         held_out = sum(case.held_out for case in cases)
         plan = Plan(problem, row, limits, checker, tolerance, cases, held_out=held_out)
         if problem.mode == "function":
@@ -315,4 +325,4 @@ class Grader:
         if problem.mode == "unit_tests" and row.name == "python":
             tests = problem.test_code or ""
             return replace(plan, cases=(), held_out=0, tests=judge.named_tests(tests), **sealing_of(problem))
-        return plan if problem.mode == "stdio" else replace(plan, cases=(), held_out=0)
+        return replace(plan, cases=(), held_out=0) if problem.mode == "unit_tests" else plan

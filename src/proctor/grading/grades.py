@@ -30,6 +30,8 @@ class CaseGrade:
             and with it the process's times and memory; ``result`` is left out.
         shared: how many cases share that Outcome.
         claim: why the verdict is the program's own claim (the tests ran beside it); empty where it is not.
+        score: 0 to 1, where a checker program gave points; None: the verdict
+            says it all. Only a full score is ``accepted``.
     """
 
     verdict: Verdict
@@ -38,6 +40,14 @@ class CaseGrade:
     outcome: Outcome = field(default_factory=Outcome, repr=False)
     shared: int = 1
     claim: str = ""
+    score: float | None = None
+
+    @property
+    def credit(self) -> float:
+        """The share of this case that was earned: ``score``, else 1 where it was accepted."""
+        if self.score is not None:
+            return self.score
+        return 1.0 if self.verdict is Verdict.ACCEPTED else 0.0
 
     @property
     def cpu_ms(self) -> float:
@@ -65,6 +75,8 @@ class CaseGrade:
         }
         if self.name:
             row["name"] = printable(self.name)
+        if self.score is not None:
+            row["score"] = self.score
         if self.detail:
             row["detail"] = printable(self.detail)
         out = self.outcome

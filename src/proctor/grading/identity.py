@@ -16,6 +16,7 @@ from proctor.core.limits import Limits
 from proctor.core.runner import RUNNER
 from proctor.grading.checkers import Checker
 from proctor.grading.grades import printable
+from proctor.grading.special import Special
 from proctor.guest import protocol
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ def content_of(plan: Plan) -> Content:
     digest.files(problem.extra_files)
     for case in plan.cases:
         digest.add(case.stdin)
-        if problem.mode == "stdio":
+        if problem.mode in ("stdio", "interactive"):
             digest.add(case.expected)
+            digest.add(json.dumps([case.abs, case.rel]).encode())
             continue
         digest.add(json.dumps([case.entry_point, case.abs, case.rel, case.exact_types, case.compare]).encode())
         for value in (case.args, dict(case.kwargs), case.expected):
@@ -142,6 +144,8 @@ def _checker(plan: Plan) -> str | None:
     if plan.problem.mode == "function":
         told = asdict(plan.tolerance)
         return _named("value", {name: value for name, value in told.items() if value})
+    if isinstance(plan.checker, Special):
+        return f"{plan.checker.what}:{plan.checker.digest}"
     if not isinstance(plan.checker, Checker) or type(plan.checker) is not Checker:
         return None
     changed = {f.name: getattr(plan.checker, f.name) for f in fields(Checker) if f.name != "kind"}

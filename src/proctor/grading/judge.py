@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.grading import pysource
-from proctor.grading.checkers import AnyChecker, CheckerError, check, excerpt
+from proctor.grading.checkers import AnyChecker, Checker, CheckerError, check, excerpt
 from proctor.grading.grades import CaseGrade
 from proctor.grading.problem import TestCase
 from proctor.grading.values import Tolerance, same_truth, same_value
@@ -49,7 +49,7 @@ def ending(outcome: Outcome) -> Ending | None:
     if outcome.error is not None:
         return Ending(Verdict.INFRASTRUCTURE_ERROR, outcome.error)
     if outcome.compile_failed:
-        return Ending(Verdict.COMPILE_ERROR, _said(outcome) or "the compiler failed")
+        return Ending(Verdict.COMPILE_ERROR, last_words(outcome) or "the compiler failed")
     if outcome.ended_by is not None:
         return Ending(*_LIMITS[outcome.ended_by])
     if outcome.signal is not None:
@@ -57,7 +57,7 @@ def ending(outcome: Outcome) -> Ending | None:
     if outcome.exit_code is None:
         return Ending(Verdict.INFRASTRUCTURE_ERROR, "the outcome tells neither status nor signal")
     if outcome.exit_code != 0:
-        said = _said(outcome)
+        said = last_words(outcome)
         return Ending(Verdict.RUNTIME_ERROR, f"exit status {outcome.exit_code}" + (f": {said}" if said else ""))
     return None
 
@@ -70,7 +70,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _said(outcome: Outcome) -> str:
+def last_words(outcome: Outcome) -> str:
     """The last line of standard error, escaped; for a compiler the first that names an error."""
     text = outcome.stderr[-4096:]
     if outcome.compile_failed:
@@ -107,13 +107,10 @@ def judge_stdio(outcome: Outcome, case: TestCase, checker: AnyChecker, most: int
 
     ``most``: bytes of output beyond which none is right, and none was held on to.
     """
-    if end := ending(outcome):
-        return ended(outcome, end)
-    if outcome.stdout_truncated and most is not None and len(outcome.stdout) >= most:
-        return ended(outcome, Ending(Verdict.WRONG_ANSWER, "wrote far more than a right answer has"))
-    if outcome.stdout_truncated:
-        # What was cut off might be wrong; a prefix must never pass.
-        return ended(outcome, Ending(Verdict.OUTPUT_LIMIT, "wrote more than is kept to be judged"))
+    if grade := without_checker(outcome, most):
+        return grade
+    if isinstance(checker, Checker) and (case.abs is not None or case.rel is not None):
+        checker = checker.within(case.abs, case.rel)
     try:
         result = check(checker, outcome.stdout, case.expected, case.stdin)
     except CheckerError as exc:
@@ -121,6 +118,18 @@ def judge_stdio(outcome: Outcome, case: TestCase, checker: AnyChecker, most: int
         return ended(outcome, Ending(Verdict.INFRASTRUCTURE_ERROR, str(exc)))
     verdict = Verdict.ACCEPTED if result.ok else Verdict.WRONG_ANSWER
     return CaseGrade(verdict=verdict, detail=result.detail, outcome=trimmed(outcome))
+
+
+def without_checker(outcome: Outcome, most: int | None = None) -> CaseGrade | None:
+    """The grade of a case that no checker has to see; None: its output decides. ``most``: see ``judge_stdio``."""
+    if end := ending(outcome):
+        return ended(outcome, end)
+    if outcome.stdout_truncated and most is not None and len(outcome.stdout) >= most:
+        return ended(outcome, Ending(Verdict.WRONG_ANSWER, "wrote far more than a right answer has"))
+    if outcome.stdout_truncated:
+        # What was cut off might be wrong; a prefix must never pass.
+        return ended(outcome, Ending(Verdict.OUTPUT_LIMIT, "wrote more than is kept to be judged"))
+    return None
 
 
 def judge_call(result: CallResult, case: TestCase, tolerance: Tolerance, outcome: Outcome, shared: int) -> CaseGrade:

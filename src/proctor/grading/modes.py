@@ -12,7 +12,7 @@ verdict of the last end, and say so.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,10 @@ from proctor.grading import judge
 from proctor.grading.checkers import Checker
 from proctor.grading.extract import call_target
 from proctor.grading.grades import CaseGrade
+from proctor.grading.interactive import interactive
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.sealed import Sealing, judge_sealed, unsealable
+from proctor.grading.special import Special
 from proctor.grading.values import parts
 from proctor.guest import protocol
 
@@ -68,15 +70,25 @@ def stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps
     outcomes = yield Job(
         program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits
     )
-    pairs = zip(outcomes, plan.cases, strict=True)
-    return tuple(judge.judge_stdio(outcome, case, plan.checker, _longest(plan, case)) for outcome, case in pairs)
+    if isinstance(plan.checker, Special):
+        return (yield from plan.checker.judged(outcomes, plan.cases, warm))
+    checker, pairs = plan.checker, zip(outcomes, plan.cases, strict=True)
+    return tuple(judge.judge_stdio(outcome, case, checker, _longest(plan, case)) for outcome, case in pairs)
+
+
+def talk(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
+    """The program and an interactor, case by case."""
+    assert isinstance(plan.checker, Special)
+    return (yield from interactive(plan.checker, plan.row, plan.limits, plan.cases, source, files, warm))
 
 
 def _longest(plan: Plan, case: TestCase) -> int | None:
-    """Bytes of output beyond which none is right: memory of the trainer is not a program's to fill.
+    """Bytes of output beyond which none is right, or none can be judged: the trainer's memory is no program's to fill.
 
     None where the checker is a function, which may accept anything.
     """
+    if isinstance(plan.checker, Special):
+        return plan.checker.room(case)
     if not isinstance(plan.checker, Checker):
         return None
     return SPARE + PADDING * len(case.expected)
@@ -196,3 +208,11 @@ def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> 
 
 def _claimed(cases: tuple[CaseGrade, ...], why: str) -> tuple[CaseGrade, ...]:
     return tuple(replace(case, claim=why) for case in cases)
+
+
+MODES: dict[str, Callable[..., Steps]] = {
+    "stdio": stdio,
+    "function": function,
+    "unit_tests": unit_tests,
+    "interactive": talk,
+}

@@ -69,7 +69,7 @@ class Policy:
 def _share(grade: Grade) -> float:
     if not grade.cases:
         return 0.0
-    return sum(case.verdict is Verdict.ACCEPTED for case in grade.cases) / len(grade.cases)
+    return sum(case.credit for case in grade.cases) / len(grade.cases)
 
 
 def _all_or_nothing(grade: Grade) -> float:
@@ -77,7 +77,7 @@ def _all_or_nothing(grade: Grade) -> float:
 
 
 share = Policy("share", _share)
-"""The share of cases that were accepted, 0 to 1."""
+"""The share of cases that were accepted, 0 to 1; a case with a partial score counts by it."""
 
 all_or_nothing = Policy("all_or_nothing", _all_or_nothing)
 """1 when every case was accepted, else 0."""

@@ -1,24 +1,28 @@
 """What a problem is, once it was read: plain frozen data, whatever file it came from.
 
 Expected values live here, in the caller's process, and are never sent to
-where programs run.
+where programs run; only to a checker program, in a jail of its own.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from proctor.core.errors import InputError
+from proctor.core.limits import Limits
 from proctor.grading import pysource
 
-Mode = Literal["stdio", "function", "unit_tests"]
+Mode = Literal["stdio", "function", "unit_tests", "interactive"]
 Compare = Literal["equal", "truth"]
 CheckerKind = Literal["exact", "lines", "tokens", "numbers", "unordered_lines", "unordered_tokens", "value", "program"]
 
-MODES: tuple[Mode, ...] = ("stdio", "function", "unit_tests")
+MODES: tuple[Mode, ...] = ("stdio", "function", "unit_tests", "interactive")
+Convention = Literal["testlib", "kattis", "codeforces"]
+CONVENTIONS: tuple[Convention, ...] = ("testlib", "kattis", "codeforces")
 CHECKER_KINDS: tuple[CheckerKind, ...] = (
     "exact",
     "lines",
@@ -29,26 +33,53 @@ CHECKER_KINDS: tuple[CheckerKind, ...] = (
     "value",
     "program",
 )
+_TESTLIB = re.compile(r'^\s*#\s*include\s*"testlib\.h"', re.MULTILINE)
 DEFAULT_TIME_LIMIT_S = 10.0
 DEFAULT_MEMORY_LIMIT_MIB = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckerProgram:
-    """A special judge: a program that says accept by its exit status.
+    """A program that judges another: a checker (special judge), or an interactor.
 
     Attributes:
         source: its text, in ``language``.
-        protocol: how it is called, in words; kept as the file has it.
-        extra_files: name -> text of files that lie beside it.
-        needs: files that it includes and that the problem file does not carry.
+        protocol: how it is called and what its exit status means: ``testlib``
+            (the default), ``kattis`` or ``codeforces``; words after the name
+            and a colon are dropped. See ``proctor.grading.protocols``.
+        flags: arguments after those of the protocol.
+        extra_files: name -> content of files that lie beside it.
+        needs: files that it includes. What ``extra_files`` lacks of them is
+            asked for before anything is graded.
+        limits: of each of its runs; None: the default ones. The files that it
+            is given come on top of its memory and workspace.
+        points: what it calls a full score, where it gives points.
     """
 
     source: str
     language: str = "python"
     protocol: str | None = None
+    flags: tuple[str, ...] = ()
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    limits: Limits | None = None
+    points: float = 1.0
+
+    def __post_init__(self) -> None:
+        name = (self.protocol or CONVENTIONS[0]).partition(":")[0].strip().lower()
+        if name not in CONVENTIONS:
+            raise InputError(f"{name!r} is not one of {', '.join(CONVENTIONS)}", field="protocol")
+        object.__setattr__(self, "protocol", name)
+        check_number(self.points, "points", 1e-9, 1e9)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those of ``needs``, and of the headers known to be in no system, that ``extra_files`` lacks."""
+        there = {name.rpartition("/")[2] for name in self.extra_files}
+        needs = dict.fromkeys(self.needs)
+        if self.language in ("cpp", "c") and _TESTLIB.search(self.source) and not any("testlib.h" in n for n in needs):
+            needs["testlib.h"] = None
+        return tuple(name for name in needs if name.rpartition("/")[2] not in there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +89,7 @@ class CheckerSpec:
     Attributes:
         kind: ``exact``, ``lines``, ``tokens``, ``numbers``,
             ``unordered_lines``, ``unordered_tokens`` for printed text; ``value`` for function
-            results; ``program`` for a special judge (loaded, but not
-            gradable unless the caller names another checker).
+            results; ``program`` for a special judge.
         abs, rel: tolerances of numbers; None: none. A case's own win.
         case_sensitive: False: letters compare without their case.
         only_if_expected_is_float: compare for equality first, and use the
@@ -89,9 +119,10 @@ class TestCase:
     """One input with the answer that is expected for it.
 
     Attributes:
-        stdin: for mode ``stdio``: the bytes on standard input, as they are.
+        stdin: for mode ``stdio``: the bytes on standard input, as they are; for
+            ``interactive``: what the interactor is given, and the program is not.
         args, kwargs: for mode ``function``: the call's arguments.
-        expected: bytes for ``stdio``; any plain value for ``function``.
+        expected: bytes for ``stdio`` and ``interactive``; any plain value for ``function``.
         entry_point: the function to call, where it is not the problem's.
         abs, rel: tolerances that replace the checker's; None: the checker's.
         exact_types: a list is not a tuple. False where the format has only
@@ -127,12 +158,13 @@ class Problem:
         mode: ``stdio`` (text in, text out), ``function`` (calls by data) or
             ``unit_tests`` (test source run with the program).
         language: canonical name of the language of solutions.
-        cases: for ``stdio`` and ``function``, at least one.
+        cases: at least one; none for ``unit_tests``.
         entry_point: ``f``, ``Solution.method`` or ``mod.f``.
         solution_class: a method of this class serves as ``entry_point`` too,
             where a program defines no such function (LeetCode style).
         test_code: source of the tests, for ``unit_tests``.
         checker: how answers compare.
+        interactor: for ``interactive``: the program that talks to the solution.
         preamble: source put before every solution; the problem's own.
         prompt: source that a completion which is only a function's body
             continues; None where there is none.
@@ -159,6 +191,7 @@ class Problem:
     solution_class: str | None = None
     test_code: str | None = None
     checker: CheckerSpec = field(default_factory=CheckerSpec)
+    interactor: CheckerProgram | None = None
     preamble: str = ""
     prompt: str | None = None
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
@@ -181,6 +214,8 @@ class Problem:
             raise InputError(f"{self.mode!r} is not one of {', '.join(MODES)}", field="mode")
         check_number(self.time_limit_s, "time_limit_s", 0.01, 86_400)
         check_number(self.memory_limit_mib, "memory_limit_mib", 16, 1 << 20)
+        if (self.mode == "interactive") != (self.interactor is not None):
+            raise InputError("mode interactive and an interactor go together", field="interactor")
         if self.mode == "unit_tests":
             if not self.test_code:
                 raise InputError("mode unit_tests needs the tests' source", field="test_code")
@@ -194,8 +229,10 @@ class Problem:
         for position, case in enumerate(self.cases):
             if self.mode == "function" and not (case.entry_point or self.entry_point):
                 raise InputError("mode function needs the name of the function to call", field="entry_point")
-            if self.mode == "stdio" and not (isinstance(case.stdin, bytes) and isinstance(case.expected, bytes)):
-                raise InputError("stdin and expected are bytes in mode stdio", field=f"cases[{position}]")
+            if self.mode == "function":
+                continue
+            if not (isinstance(case.stdin, bytes) and isinstance(case.expected, bytes)):
+                raise InputError(f"stdin and expected are bytes in mode {self.mode}", field=f"cases[{position}]")
 
 
 def check_number(value: object, name: str, low: float, high: float) -> None:

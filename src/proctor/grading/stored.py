@@ -66,7 +66,7 @@ def pack(cases: Sequence[CaseGrade]) -> bytes | None:
             places[id(out)] = len(outcomes)
             values = [getattr(out, name) for name in _FIELDS]
             outcomes.append([value.decode("latin-1") if isinstance(value, bytes) else value for value in values])
-        rows.append([case.verdict, case.detail, case.name, places[id(out)], case.shared, case.claim])
+        rows.append([case.verdict, case.detail, case.name, places[id(out)], case.shared, case.claim, case.score])
     return zlib.compress(json.dumps([outcomes, rows], separators=(",", ":")).encode(), 1)
 
 
@@ -85,9 +85,15 @@ def unpack(data: bytes) -> tuple[CaseGrade, ...]:
         made = [_outcome(values) for values in outcomes]
         return tuple(
             CaseGrade(
-                verdict=Verdict(verdict), detail=detail, name=name, outcome=made[place], shared=shared, claim=claim
-            )
-            for verdict, detail, name, place, shared, claim in rows
+                verdict=Verdict(verdict),
+                detail=detail,
+                name=name,
+                outcome=made[place],
+                shared=shared,
+                claim=claim,
+                score=score,
+            )  # fmt: skip
+            for verdict, detail, name, place, shared, claim, score in rows
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as exc:
         raise ValueError(f"no grades: {exc}") from exc

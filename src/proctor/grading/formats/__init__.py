@@ -53,7 +53,7 @@ def load_problems(path: str | Path, format: str = "auto") -> list[Problem]:
         InputError: an unreadable file, an unknown format, a row that is not a
             problem (with file, line and field), or an id that stands twice.
     """
-    return _read(read_rows(path), format)
+    return _read(read_rows(path), format, Path(path).parent)
 
 
 def problems_from_rows(rows: Iterable[Mapping[str, Any]], format: str = "auto") -> list[Problem]:
@@ -61,13 +61,13 @@ def problems_from_rows(rows: Iterable[Mapping[str, Any]], format: str = "auto") 
     return _read(((f"row {number}", _plain(row)) for number, row in enumerate(rows, 1)), format)
 
 
-def _read(rows: Iterable[tuple[str, Any]], format: str) -> list[Problem]:
+def _read(rows: Iterable[tuple[str, Any]], format: str, base: Path | None = None) -> list[Problem]:
     name = format.replace("_", "-")
     if name not in FORMATS:
         raise InputError(f"{format!r} is not one of {', '.join(FORMATS)}", field="format")
     found: dict[str, Problem] = {}
     for where, data in rows:
-        row = Row(data, where)
+        row = Row(data, where, base)
         if name == "auto":
             name = detect(row)
         problem = _READERS[name](row)

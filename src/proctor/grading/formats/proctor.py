@@ -8,11 +8,13 @@ from typing import Any
 
 from proctor.grading import extract, pysource
 from proctor.grading.formats.common import built, language_of, limits_of, printed, rest, source_name
+from proctor.grading.formats.judges import JUDGE_KEYS, read_files, read_judge, read_path
 from proctor.grading.formats.rows import Row, encoded, kind_of
 from proctor.grading.problem import MODES, CheckerProgram, CheckerSpec, Problem, TestCase, check_tolerance
 
 USED = (
-    "id", "mode", "language", "cases", "entry_point", "solution_class", "test_code", "checker", "preamble", "prompt",
+    "id", "mode", "language", "cases", "entry_point", "solution_class", "test_code", "checker", "interactor", "preamble",
+    "prompt",
     "time_limit_s", "memory_limit_mib", "module", "test_module", "appended", "extra_files", "reference_solution",
     "reference_files", "impossible", "metadata",
 )  # fmt: skip
@@ -24,15 +26,13 @@ TOLD = (
     "default_validator_is_case_insensitive", "tags", "url", "title",
 )  # fmt: skip
 KEYS = (*USED, *TOLD)
-STDIO_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "held_out", "origin")
+STDIO_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "abs", "rel", "held_out", "origin")
+TALK_KEYS = ("stdin", "expected", "stdin_b64", "expected_b64", "held_out", "origin")
 FUNCTION_KEYS = (
     "args", "kwargs", "expected", "args_py", "kwargs_py", "expected_py", "abs", "rel", "entry_point", "compare",
     "held_out", "origin",
 )  # fmt: skip
-CHECKER_KEYS = (
-    "kind", "abs", "rel", "case_sensitive", "only_if_expected_is_float",
-    "source", "language", "protocol", "extra_files", "needs",
-)  # fmt: skip
+CHECKER_KEYS = ("kind", "abs", "rel", "case_sensitive", "only_if_expected_is_float", *JUDGE_KEYS)
 _KINDS = {"float": "numbers", "floats": "numbers"}
 
 
@@ -56,14 +56,15 @@ def read(row: Row) -> Problem:
         solution_class=row.text("solution_class"),
         test_code=row.text("test_code"),
         checker=_checker(row, mode),
+        interactor=_interactor(row, mode),
         preamble=row.text("preamble", ""),
         prompt=prompt,
-        module=_path(row, "module", row.text("module") or row.text("file") or source_name(language)),
-        test_module=_path(row, "test_module", test_module) if test_module else None,
+        module=read_path(row, "module", row.text("module") or row.text("file") or source_name(language)),
+        test_module=read_path(row, "test_module", test_module) if test_module else None,
         appended=row.flag("appended", test_module is None),
-        extra_files=_files(row, "extra_files"),
+        extra_files=read_files(row, "extra_files"),
         reference_solution=row.text("reference_solution"),
-        reference_files=_files(row, "reference_files"),
+        reference_files=read_files(row, "reference_files"),
         impossible=row.flag("impossible", False),
         metadata={**rest(row, *USED), **row.mapping("metadata")},
         **limits_of(row),
@@ -76,6 +77,7 @@ def _mode(row: Row) -> str:
         if not row.has("cases", "test_code"):
             row.fail("cases", "missing; a problem has cases, or test_code")
         mode = "unit_tests" if not row.has("cases") else "function" if row.has("entry_point") else "stdio"
+        mode = "interactive" if row.has("interactor") else mode
     if mode not in MODES:
         row.fail("mode", f"{mode!r} is not one of {', '.join(MODES)}")
     return mode
@@ -91,20 +93,24 @@ def _cases(row: Row, mode: str) -> tuple[TestCase, ...]:
 def _case(row: Row, item: Any, place: str, mode: str) -> TestCase:
     if not isinstance(item, dict):
         row.fail(place, f"an object is expected, not {kind_of(item)}")
-    known = STDIO_KEYS if mode == "stdio" else FUNCTION_KEYS
+    known = {"stdio": STDIO_KEYS, "interactive": TALK_KEYS}.get(mode, FUNCTION_KEYS)
     if not item.keys() <= set(known):
         # A data set's columns hold null where a case has no such key.
         item = {key: value for key, value in item.items() if value is not None or key in known}
         Row(item, f"{row.where}: {place}").names(known, strict=True)
-    return _stdio(row, item, place) if mode == "stdio" else _call(row, item, place)
+    return _call(row, item, place) if mode == "function" else _stdio(row, item, place, mode)
 
 
-def _stdio(row: Row, item: dict[str, Any], place: str) -> TestCase:
+def _stdio(row: Row, item: dict[str, Any], place: str, mode: str) -> TestCase:
     stdin = _bytes(row, item, "stdin", place)
     expected = _bytes(row, item, "expected", place)
-    if expected is None:
+    if expected is None and mode == "stdio":
         row.fail(f"{place}.expected", 'missing; if nothing is to be printed, write ""')
-    return TestCase(stdin=stdin or b"", expected=expected, held_out=_held_out(row, item, place))
+    _tolerances(row, item, place)
+    return TestCase(
+        stdin=stdin or b"", expected=expected or b"", abs=item.get("abs"), rel=item.get("rel"),
+        held_out=_held_out(row, item, place),
+    )  # fmt: skip
 
 
 def _held_out(row: Row, item: dict[str, Any], place: str) -> bool:
@@ -112,6 +118,11 @@ def _held_out(row: Row, item: dict[str, Any], place: str) -> bool:
     if value is not None and not isinstance(value, bool):
         row.fail(f"{place}.held_out", f"true or false is expected, not {kind_of(value)}")
     return bool(value)
+
+
+def _tolerances(row: Row, item: dict[str, Any], place: str) -> None:
+    for name in ("abs", "rel"):
+        row.check(lambda name=name: check_tolerance(item.get(name), f"{place}.{name}"))  # type: ignore[misc]
 
 
 def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | None:
@@ -151,8 +162,7 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
         row.fail(f"{place}.compare", "'equal', or 'truth' with an expected value of true or false")
     if entry is not None and not isinstance(entry, str):
         row.fail(f"{place}.entry_point", f"a string is expected, not {kind_of(entry)}")
-    for name in ("abs", "rel"):
-        row.check(lambda name=name: check_tolerance(item.get(name), f"{place}.{name}"))  # type: ignore[misc]
+    _tolerances(row, item, place)
     return TestCase(
         args=tuple(args),
         kwargs=kwargs,
@@ -167,8 +177,10 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
 
 
 def _checker(row: Row, mode: str) -> CheckerSpec:
-    default = "tokens" if mode == "stdio" else "value"
+    default = "value" if mode == "function" or mode == "unit_tests" else "tokens"
     given = row.data.get("checker")
+    if mode == "interactive" and given is not None:
+        row.fail("checker", "the interactor judges this problem; leave the checker out")
     if given is None:
         return CheckerSpec(kind=default)  # type: ignore[arg-type]
     if isinstance(given, str):
@@ -185,16 +197,14 @@ def _checker(row: Row, mode: str) -> CheckerSpec:
         row.fail("checker.kind", f"{kind!r} compares printed text; mode {mode} takes 'value' or 'float'")
     elif mode == "stdio" and kind == "value":
         row.fail("checker.kind", "'value' compares function results, not printed text")
-    program = None
-    if kind == "program":
-        needs = inner.first("needs") or ()
-        program = CheckerProgram(
-            source=inner.need("source"),
-            language=language_of(inner),
-            protocol=inner.text("protocol"),
-            extra_files=_files(inner, "extra_files"),
-            needs=(needs,) if isinstance(needs, str) else tuple(map(str, needs)),
-        )
+    if kind != "program" and inner.has(*JUDGE_KEYS):
+        given_key = next(key for key in JUDGE_KEYS if inner.has(key))
+        inner.fail(given_key, f"only a checker of kind 'program' has it, not {kind!r}")
+    program = read_judge(inner, row.base) if kind == "program" else None
+    if kind not in ("tokens", "numbers") and mode == "stdio":
+        for number, case in enumerate(row.items("cases")):
+            if isinstance(case, dict) and (case.get("abs") is not None or case.get("rel") is not None):
+                row.fail(f"cases[{number}].abs", f"a checker of kind {kind!r} has no tolerance")
     cased = not row.flag("default_validator_is_case_insensitive", False)
     return inner.check(
         lambda: CheckerSpec(
@@ -208,16 +218,16 @@ def _checker(row: Row, mode: str) -> CheckerSpec:
     )
 
 
-def _files(row: Row, name: str) -> dict[str, str | bytes]:
-    files = row.mapping(name)
-    for path, text in files.items():
-        _path(row, name, path)
-        if not isinstance(text, str | bytes):
-            row.fail(f"{name}[{path!r}]", f"a string is expected, not {kind_of(text)}")
-    return files
-
-
-def _path(row: Row, name: str, path: str) -> str:
-    if "\0" in path or len(path) > 1024 or any(part in ("", ".", "..") for part in path.split("/")):
-        row.fail(name, f"{path!r} is not a plain relative path")
-    return path
+def _interactor(row: Row, mode: str) -> CheckerProgram | None:
+    given = row.data.get("interactor")
+    if given is None:
+        return None
+    if mode != "interactive":
+        row.fail("interactor", f"mode {mode} has none; write mode interactive")
+    if not isinstance(given, dict):
+        row.fail("interactor", f"an object is expected, not {kind_of(given)}")
+    inner = Row(given, f"{row.where}: field 'interactor'")
+    inner.names(JUDGE_KEYS, strict=True)
+    if (inner.text("protocol") or "").lower().startswith("codeforces"):
+        inner.fail("protocol", "'codeforces' has no interactors; use testlib or kattis")
+    return read_judge(inner, row.base)

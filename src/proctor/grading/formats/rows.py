@@ -90,13 +90,16 @@ def _array(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
 
 
 class Row:
-    """One row with the place where it was read; a field that is null counts as absent."""
+    """One row with the place where it was read; a field that is null counts as absent.
 
-    def __init__(self, data: Any, where: str) -> None:
+    ``base``: the folder of the file that it was read from, None where it was none.
+    """
+
+    def __init__(self, data: Any, where: str, base: Path | None = None) -> None:
         if not isinstance(data, Mapping):
             raise InputError(f"a JSON object is expected, not {kind_of(data)}", where=where)
         self.data: dict[str, Any] = {str(key): plain(value) for key, value in data.items()}
-        self.where = where
+        self.where, self.base = where, base
 
     def fail(self, field: str | None, message: str) -> NoReturn:
         """Raise InputError about a field of this row."""
