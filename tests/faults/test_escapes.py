@@ -55,7 +55,9 @@ def test_a_planted_output_file_is_not_followed(engine: SyncEngine, name: str, tm
     for target in (str(secret), "/etc/hostname", "/etc/passwd"):
         source = PLANT.format(act=PLANTS[name].replace("TARGET", repr(target)))
         (outcome,) = ran(engine, source, Case(collect=("output.txt", "honest.txt")))
-        assert outcome.stdout.endswith((b"planted\n", b"refused\n")), outcome.stderr
+        assert outcome.exit_code == 0, outcome.stderr
+        if engine.features["namespaces"] and name in ("a link", "a link upwards", "a link to a link", "a directory"):
+            assert outcome.stdout == b"planted\n"
         assert outcome.files == {"honest.txt": b"honest"}
 
 

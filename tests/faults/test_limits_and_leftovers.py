@@ -64,7 +64,9 @@ raise SystemExit(p.exitcode)
 
 def test_a_program_that_starts_itself(engine: SyncEngine) -> None:
     """F51: without end, as far as it can: the limits on processes, CPU and wall time end it."""
-    source = "import subprocess, sys\nsubprocess.run([sys.executable, 'solution.py', '4321.051'], check=True)\nprint(7)\n"
+    source = (
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'solution.py', '4321.051'], check=True)\nprint(7)\n"
+    )
     limits = {"processes": 8, "cpu_s": 3, "wall_s": 20}
     found = graded(engine, source, SEVEN, limits=limits)
     assert found.verdict in (Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT, Verdict.MEMORY_LIMIT)
