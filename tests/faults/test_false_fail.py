@@ -199,7 +199,7 @@ def test_a_program_in_javascript(engine: SyncEngine) -> None:
 
 def test_a_language_that_nobody_knows(engine: SyncEngine) -> None:
     """F30: an unknown language is an error of the caller's, never a reward."""
-    with pytest.raises(proctor.InputError, match="'klingon' is not one of .*python"):
+    with pytest.raises(proctor.InputError, match=r"'klingon' is not one of .*python"):
         graded(engine, ADD, stdio(("3 4\n", "7\n"), language="klingon"))
     with pytest.raises(proctor.InputError, match="klingon"):
         proctor.problems_from_rows([{"id": "x", "language": "klingon", "cases": [{"stdin": "", "expected": ""}]}])

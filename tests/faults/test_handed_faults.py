@@ -110,7 +110,7 @@ def test_the_program_of_a_fault_gets_the_right_verdict(engine: SyncEngine, name:
         language(problem.language)
     except InputError as error:
         pytest.skip(str(error))
-    limits = {"wall_s": 3} if name == "F40" else {"output_bytes": 4 << 20} if name == "F46" else None
+    limits = {"wall_s": 1} if name == "F40" else {"output_bytes": 4 << 20} if name == "F46" else None
     found = graded(engine, row["program"], problem, limits=limits)
     verdicts = tuple(case.verdict for case in found.cases)
     right = RIGHT[name]

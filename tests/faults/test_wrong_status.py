@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -58,10 +59,8 @@ def test_an_agent_that_is_killed_again_and_again_is_no_zero() -> None:
     def shoot() -> None:
         while not over.wait(0.02):
             for pid in engine.agent_pids():
-                try:
+                with contextlib.suppress(OSError):  # it may be gone already
                     os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass  # it was gone already
 
     try:
         assert graded(engine, ADD).reward == 1.0
@@ -152,7 +151,7 @@ def test_text_cut_within_a_character(engine: SyncEngine) -> None:
 def test_the_command_line_cuts_within_a_character() -> None:
     """F43: what ``proctor run`` passes on is bytes, and its report is text that can be read."""
     program = ["python3", "-c", "print('\\u2019' * 200)"]
-    for length in (1, 2, 3, 4, 100):
+    for length in (1, 2, 100):
         command = [sys.executable, "-m", "proctor", "run", "--keep", str(length), "--json", "--", *program]
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
