@@ -16,6 +16,8 @@ from proctor.engine.job import Case, Program
 from proctor.engine.shared import SyncEngine
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
+pytestmark = pytest.mark.environments
+
 PLANT = """
 import os, sys
 name = "output.txt"
@@ -85,7 +87,10 @@ import os
 for name, target in {"result.json": "/proc/self/environ", "second": "/proc/1/environ", "third": "/proc/self/mem",
                      "fourth": "/dev/stdin", "fifth": "/proc/self/root/etc/passwd"}.items():
     os.symlink(target, name)
-print(all(not open(name, "rb").read().count(b"CANARY_f67") for name in ("result.json",)))
+try:
+    print(b"CANARY_f67" not in open("result.json", "rb").read())
+except OSError:
+    print(True)  # no /proc at all
 """
     names = ("result.json", "second", "third", "fourth", "fifth")
     (outcome,) = ran(engine, source, Case(b"input", collect=names))

@@ -123,7 +123,7 @@ def test_calls_that_programs_make_now_and_then_are_allowed(wide: SyncEngine, war
 import threading, subprocess, tempfile, time, os, random, multiprocessing, select, shutil
 t = threading.Thread(target=time.sleep, args=(0.001,)); t.start(); t.join()
 with tempfile.TemporaryFile() as x: x.write(os.urandom(9))
-with tempfile.TemporaryDirectory() as d: shutil.copy("solution.py", d)
+with tempfile.TemporaryDirectory() as d: shutil.copyfile("solution.py", d + "/copy")
 a, b = map(int, input().split())
 random.seed(); os.sched_yield(); select.select([], [], [], 0.001)
 if a == 3: subprocess.run(["true"], check=True)

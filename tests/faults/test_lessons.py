@@ -170,7 +170,10 @@ def test_numpy_under_a_limit_of_memory() -> None:
     pytest.importorskip("numpy")
     source = "import numpy as np\nprint(int((np.ones((200, 200)) @ np.ones(200)).sum()))\n"
     problem = stdio(("", "40000\n"), memory_limit_mib=256, time_limit_s=10)
-    engine = SyncEngine(slots=1, image=host_image(("numpy",)))
+    try:
+        engine = SyncEngine(slots=1, image=host_image(("numpy",)))
+    except proctor.IsolationUnavailable as error:
+        pytest.skip(f"packages cannot be shown to programs here: {error}")
     try:
         found = graded(engine, source, problem)
         assert found.reward == 1.0, found

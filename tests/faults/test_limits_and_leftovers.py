@@ -74,6 +74,7 @@ def test_a_program_that_starts_itself(engine: SyncEngine) -> None:
     assert graded(engine, ADD).reward == 1.0
 
 
+@pytest.mark.environments
 def test_start_up_files_that_a_program_wrote(engine: SyncEngine) -> None:
     """F52: the grader's next shell read them."""
     source = """
@@ -139,7 +140,9 @@ ls /home /root >> made 2>/dev/null
 exit 0
 """
     program = Program(
-        {"build.sh": script.encode(), "run.sh": b"cat made; ls /tmp"}, ("bash", "run.sh"), ("bash", "build.sh")
+        {"build.sh": script.encode(), "run.sh": b"cat made; ls /tmp 2>/dev/null; exit 0"},
+        ("bash", "run.sh"),
+        ("bash", "build.sh"),
     )
     for outcome in ran(engine, program, *[Case()] * 2):
         assert outcome.exit_code == 0

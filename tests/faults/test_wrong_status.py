@@ -161,11 +161,15 @@ def test_the_command_line_cuts_within_a_character() -> None:
 def test_a_script_whose_first_line_ends_in_a_carriage_return(engine: SyncEngine) -> None:
     """F65: the interpreter that such a line names does not exist; the failed start then skipped the tidying up."""
     script = Program({"run.sh": b"#!/bin/bash\r\necho 7\r\n"}, ("./run.sh",))
-    look = Program({"look.py": b"import os\nprint(os.listdir(), os.listdir('/tmp'))\n"}, ("python3", "look.py"))
+    plain = Program({"run.sh": b"#!/bin/bash\necho 7\n"}, ("./run.sh",))
+    source = b"import os\nprint(os.listdir(), os.listdir(os.environ.get('TMPDIR', '/tmp')))\n"
+    look = Program({"look.py": source}, ("python3", "look.py"))
     for _ in range(2):
         for outcome in ran(engine, script, Case(b"3 4\n"), Case(b"3 4\n")):
             assert outcome.exit_code not in (0, None)
             assert (outcome.stdout, outcome.ended_by) == (b"", None)
         (after,) = ran(engine, look)
-        assert after.stdout.startswith(b"['look.py'] ")
+        assert after.stdout == b"['look.py'] []\n"
+        (control,) = ran(engine, plain)
+        assert control.stdout == b"7\n"
     assert graded(engine, ADD).reward == 1.0
