@@ -48,6 +48,11 @@ def ran(engine: SyncEngine, made: Program | str, *cases: Case, limits: Limits | 
     return found
 
 
+def counts_exactly(engine: SyncEngine) -> bool:
+    """A case's processes are told from others of this user, so that the limit on them is exact."""
+    return bool(engine.features["namespaces"] or engine.features["root"])
+
+
 def processes_with(word: str) -> list[int]:
     """Living processes of this host whose arguments have ``word`` in them, this one left out."""
     found = []
