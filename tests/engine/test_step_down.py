@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.engine.job import Case, Job
+from proctor.engine.languages import program
 from proctor.engine.shared import SyncEngine
 from proctor.images.host import host_image
 
@@ -48,3 +51,25 @@ def test_a_named_level_is_not_stepped_down_from() -> None:
         pytest.skip("this host allows the jail")
     with pytest.raises(IsolationUnavailable, match="jail"):
         SyncEngine(slots=1, isolation="jail")
+
+
+def test_packages_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
+    """A virtual environment's, where no mount can put them before the interpreter: never a program's failure."""
+    module = tmp_path / "only_here.py"
+    module.write_text("x = 7\n")
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    image = host_image()
+    sites = {path: [] for path in image.plan["covers"]}
+    sites[next(iter(sites))] = [[str(module), module.name]]
+    image = replace(image, plan={**image.plan, "covers": sites}, readable=[*image.readable, str(module)])
+    with pytest.raises(IsolationUnavailable, match=r"only_here\.py"):
+        SyncEngine(slots=1, image=image, isolation="degraded")
+    if level() == "jail":
+        engine = SyncEngine(slots=1, image=image, isolation="jail")
+        try:
+            for warm in (True, False):
+                (outcome,) = engine.run(Job(program("import only_here\nprint(only_here.x)", warm=warm), (Case(),)))
+                assert outcome.stdout == b"7\n"
+        finally:
+            engine.close()

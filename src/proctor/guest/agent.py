@@ -243,6 +243,9 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "own_processes": 2 if inside else own_threads() + 256,
     }
     zygote.preload(config["preload"], inside)
+    if not inside and (unseen := out_of_sight(config["root"]["covers"])):
+        # Else every program that imports them would fail, by no fault of its own.
+        raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
     slot = jail.Slot(
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
@@ -255,11 +258,19 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
+        os.environ["HOME"] = slot.env["HOME"] = f"{slot.box}/workspace"
     zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, inside)
     zygote.settle()
     zygote.keep(config, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
+
+
+def out_of_sight(covers: dict[str, list[list[str]]]) -> list[str]:
+    """Packages that were asked for and that this interpreter does not find by itself; the first few."""
+    looked = {os.path.realpath(path) for path in sys.path}
+    entries = [entry for shown in covers.values() for entry in shown]
+    return [name for source, name in entries if os.path.realpath(os.path.dirname(source)) not in looked][:5]
 
 
 def own_threads() -> int:
