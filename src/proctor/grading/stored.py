@@ -92,7 +92,7 @@ def unpack(data: bytes) -> tuple[CaseGrade, ...]:
                 shared=shared,
                 claim=claim,
                 score=score,
-            )  # fmt: skip
+            )
             for verdict, detail, name, place, shared, claim, score in rows
         )
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as exc:
