@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from proctor.grading.formats import problems_from_rows as problems_from_rows
     from proctor.grading.grades import CaseGrade as CaseGrade
     from proctor.grading.grades import Grade as Grade
-    from proctor.grading.identity import Provenance as Provenance
     from proctor.grading.policy import all_or_nothing as all_or_nothing
     from proctor.grading.policy import audit_penalty as audit_penalty
     from proctor.grading.policy import compile_bonus as compile_bonus
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from proctor.grading.problem import CheckerProgram as CheckerProgram
     from proctor.grading.problem import CheckerSpec as CheckerSpec
     from proctor.grading.problem import Problem as Problem
+    from proctor.grading.provenance import Provenance as Provenance
 
 _WHERE = {
     "proctor.core.errors": ("InfrastructureError", "InputError", "IsolationUnavailable", "ProctorError"),
@@ -71,7 +71,7 @@ _WHERE = {
     "proctor.grading.extract": ("extract_code",),
     "proctor.grading.formats": ("load_problems", "problems_from_rows"),
     "proctor.grading.grades": ("CaseGrade", "Grade"),
-    "proctor.grading.identity": ("Provenance",),
+    "proctor.grading.provenance": ("Provenance",),
     "proctor.grading.policy": (
         "all_or_nothing",
         "audit_penalty",

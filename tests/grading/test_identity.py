@@ -16,10 +16,10 @@ from proctor.engine.languages import language
 from proctor.grading import identity
 from proctor.grading.checkers import exact, numbers, tokens
 from proctor.grading.grade import Grader
-from proctor.grading.identity import Provenance
 from proctor.grading.pairing import Item
 from proctor.grading.place import Place
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
+from proctor.grading.provenance import Provenance
 from proctor.grading.recall import Recall
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.outcome import EndedBy, Outcome
@@ -23,15 +23,39 @@ from proctor.engine.link import Link
 from proctor.engine.settling import DECISIVE, killed
 from proctor.guest import protocol
 
-if TYPE_CHECKING:
-    from proctor.engine.engine import Engine
-
 AGENT_MIB = 32  # what an idle slot may take beside its job
 _SIGKILL = 9
+
+
+class Slots(Protocol):
+    """What a pair needs of the engine."""
+
+    replaced: int
+
+    @property
+    def closed(self) -> str:
+        """Why there will be no more jobs; empty while there may be."""
+
+    async def admitted(self, ticket: Ticket) -> None:
+        """Wait until a ticket's job may run."""
+
+    def leave(self, ticket: Ticket) -> None:
+        """The ticket's job is over."""
+
+    async def lease(self, fresh: bool) -> Link:
+        """An agent that waits for a job."""
+
+    def give_back(self, link: Link, ticket: Ticket | None = None) -> None:
+        """An agent that has done its job, and perhaps the ticket."""
+
+    def end(self, link: Link) -> asyncio.Task[None]:
+        """Begin to end an agent."""
+
+
 Found = tuple[Outcome, float]  # an outcome, and the CPU seconds of its process tree
 
 
-async def run_pair(engine: Engine, pair: Pair, owner: object, attempts: int) -> list[Outcome]:
+async def run_pair(engine: Slots, pair: Pair, owner: object, attempts: int) -> list[Outcome]:
     """The outcomes of both halves, the program's first.
 
     One whose outcome could hang on the load runs again, with its other half and
@@ -70,7 +94,7 @@ def _in_time(outcome: Outcome, cpu_s: float, job: Job) -> Outcome:
     return outcome
 
 
-async def _settled(engine: Engine, pair: Pair, owner: object, attempts: int, *, alone: bool) -> list[Found] | str:
+async def _settled(engine: Slots, pair: Pair, owner: object, attempts: int, *, alone: bool) -> list[Found] | str:
     """Both halves on as many agents as it takes, or what went wrong."""
     faults: list[str] = []
     filled = [0, 0]  # times that a half left its agent without memory
@@ -108,7 +132,7 @@ async def _settled(engine: Engine, pair: Pair, owner: object, attempts: int, *, 
     return f"after {attempts} attempts: {faults[-1]}"
 
 
-def _leave(engine: Engine, ticket: Ticket, _: object) -> None:
+def _leave(engine: Slots, ticket: Ticket, _: object) -> None:
     engine.leave(ticket)
 
 

@@ -21,14 +21,14 @@ from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
 from proctor.engine.job import Job, Pair
-from proctor.engine.languages import Language, language
+from proctor.engine.languages import language
 from proctor.grading import judge
 from proctor.grading.audit import signs
 from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, tokens
 from proctor.grading.extract import DEFAULT_RULE, Rule, assemble, extract_code
 from proctor.grading.grades import CaseGrade, Grade, overall
-from proctor.grading.identity import Content, Provenance, content_of, program_digest
+from proctor.grading.identity import Content, content_of, program_digest
 from proctor.grading.modes import (
     MODES,
     Steps,
@@ -39,10 +39,11 @@ from proctor.grading.modes import (
     sealing_of,
 )
 from proctor.grading.pairing import Item
+from proctor.grading.plan import Plan
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
-from proctor.grading.problem import Problem, TestCase
+from proctor.grading.problem import Problem
+from proctor.grading.provenance import Provenance
 from proctor.grading.repeat import Runs
-from proctor.grading.sealed import Sealing
 from proctor.grading.special import Special, special
 from proctor.grading.values import Tolerance, plain
 
@@ -54,36 +55,6 @@ _PLANS = 1024
 
 CLAIMED = ("count", "refuse")
 Key = tuple[int, str, str | None, frozenset[tuple[str, str | bytes]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What all programs for one problem share.
-
-    Attributes:
-        row: the language.
-        limits: of each case, or each call.
-        checker: for printed text; a program that judges, or talks, where there is one.
-        tolerance: for values.
-        cases: the problem's, with expected values in plain types, the held-out ones last.
-        rounds: function mode: index of the first call of each process.
-        tests: unit tests: what the source names.
-        sealing: unit tests: how they run apart from the program; None where they cannot.
-        unsealed: why they cannot.
-        held_out: how many of the cases are.
-    """
-
-    problem: Problem
-    row: Language
-    limits: Limits
-    checker: AnyChecker | Special
-    tolerance: Tolerance
-    cases: tuple[TestCase, ...]
-    rounds: tuple[int, ...] = (0,)
-    tests: judge.Named = field(default_factory=judge.Named)
-    sealing: Sealing | None = None
-    unsealed: str = ""
-    held_out: int = 0
 
 
 @dataclass(slots=True)

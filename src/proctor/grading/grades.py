@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
-
-if TYPE_CHECKING:
-    from proctor.grading.audit.signals import Finding
-    from proctor.grading.identity import Provenance
+from proctor.grading.finding import Finding
+from proctor.grading.printing import printable as printable
+from proctor.grading.provenance import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +181,3 @@ def overall(cases: tuple[CaseGrade, ...]) -> Verdict:
     if not verdicts or Verdict.INFRASTRUCTURE_ERROR in verdicts:
         return Verdict.INFRASTRUCTURE_ERROR
     return next((verdict for verdict in verdicts if verdict is not Verdict.ACCEPTED), Verdict.ACCEPTED)
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters, lone surrogates and direction marks escaped; letters of any script stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
@@ -27,14 +27,12 @@ from proctor.grading.checkers import Checker
 from proctor.grading.extract import call_target
 from proctor.grading.grades import CaseGrade
 from proctor.grading.interactive import interactive
+from proctor.grading.plan import Plan
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.sealed import Sealing, judge_sealed, unsealable
 from proctor.grading.special import Special
 from proctor.grading.values import parts
 from proctor.guest import protocol
-
-if TYPE_CHECKING:
-    from proctor.grading.grade import Plan
 
 SPARE, PADDING = 256 << 10, 8  # output may be this much longer than expected: blanks, more digits
 _LEAST_S = 0.02  # of CPU or wall time, below which a process is not worth starting

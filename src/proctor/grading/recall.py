@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from proctor.core.errors import InputError
 from proctor.grading.cache import Cache
 from proctor.grading.grades import CaseGrade
-from proctor.grading.identity import Provenance
 from proctor.grading.place import Place
+from proctor.grading.provenance import Provenance
 from proctor.grading.stored import lasting, pack, unpack
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
-from proctor.grading.grades import printable
+from proctor.grading.finding import Finding as Finding
+from proctor.grading.printing import printable
 
 WORTH_A_LOOK = 0.5
 """The suspicion from which a sample is flagged."""
@@ -49,34 +48,6 @@ SIGNALS: dict[str, tuple[float, str]] = {
     "sleeps": (0.3, "waits for time to pass"),
     "claimed": (0.1, "the verdict is the program's own claim"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One sign that a program shows.
-
-    Attributes:
-        signal: its name, one of ``SIGNALS``.
-        weight: 0 to 1; mostly that of ``SIGNALS``.
-        why: one line of printable text: what it means and the evidence.
-        line: line of the program's code, from 1; None where it is no line's.
-        excerpt: that line, or the evidence itself; escaped, at most 120 characters.
-    """
-
-    signal: str
-    weight: float
-    why: str
-    line: int | None = None
-    excerpt: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        row: dict[str, Any] = {"signal": self.signal, "weight": self.weight, "why": self.why}
-        if self.line is not None:
-            row["line"] = self.line
-        if self.excerpt:
-            row["excerpt"] = self.excerpt
-        return row
 
 
 def found(
