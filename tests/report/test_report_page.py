@@ -83,6 +83,14 @@ def test_what_is_shown() -> None:
         assert shown in page
 
 
+def test_what_did_not_have_to_run_is_told() -> None:
+    samples = many(40)
+    assert "from the cache" not in render(samples, title="x", about={"from_cache": 0})
+    page = render(samples, title="x", about={"from_cache": 10})
+    assert "from the cache" in page
+    assert "10 did not have to run" in page
+
+
 def test_calls_of_one_process_count_together() -> None:
     from dataclasses import replace
 

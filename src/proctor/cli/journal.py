@@ -99,7 +99,7 @@ class Journal:
         changed = [
             key
             for key in {**header, **self._about}
-            if key not in ("done", "sha256", "inputs") and header.get(key) != self._about.get(key)
+            if key not in ("done", "sha256", "inputs", "from_cache") and header.get(key) != self._about.get(key)
         ]
         if changed and not self._has_lines():
             self._start()
@@ -260,8 +260,11 @@ class Journal:
             for _, line in self._lines():
                 yield json.loads(line)
 
-    def finish(self) -> None:
+    def finish(self, from_cache: int = 0) -> None:
         """Write the output in input order, whole or not at all, and shrink the journal.
+
+        Args:
+            from_cache: completions that did not have to run; kept in the header for reports.
 
         Raises:
             OSError: there is no room or no permission; the journal is kept.
@@ -287,7 +290,8 @@ class Journal:
             raise
         self.finished = True
         # From here the output is there; a journal that cannot be shrunk still says the truth.
-        header = to_json({"journal": FORMAT, **self._about, "done": True, "sha256": digest.hexdigest()}) + "\n"
+        told = {"done": True, "sha256": digest.hexdigest(), "from_cache": from_cache}
+        header = to_json({"journal": FORMAT, **self._about, **told}) + "\n"
         small = self.path.with_name(self.path.name + ".tmp")
         with contextlib.suppress(OSError):
             small.write_text(header, "ascii")
@@ -365,7 +369,7 @@ class Plain:
     def sync(self) -> None:
         """Nothing is kept."""
 
-    def finish(self) -> None:
+    def finish(self, from_cache: int = 0) -> None:
         """Nothing is left to write."""
 
     def close(self) -> None:

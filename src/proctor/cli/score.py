@@ -223,7 +223,7 @@ def score(
             with _terminable(), _quiet_log(), Meter(tally, terminal=is_terminal(sys.stderr)):
                 if pending:
                     work.grade(pending, workers, done, cache or False)
-                journal.finish()
+                journal.finish(tally.cached)
         except (KeyboardInterrupt, _Terminated) as error:
             with contextlib.suppress(OSError):
                 journal.sync()

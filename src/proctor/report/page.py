@@ -72,7 +72,7 @@ def render(samples: Sequence[Sample], *, title: str, about: Mapping[str, Any] | 
         style_hash=_digest(style),
         script_hash=_digest(script),
         run_facts=_run_facts(about or {}, samples[0].row if samples else {}),
-        tiles=_tiles(known),
+        tiles=_tiles(known, (about or {}).get("from_cache")),
         problems=known.problems[:PROBLEMS],
         column_rates=_column_rates(known.problems),
         named_models=any(model.name != "not named" for model in known.models),
@@ -118,7 +118,7 @@ def _run_facts(about: Mapping[str, Any], first: Mapping[str, Any]) -> list[tuple
     return [(name, text.visible(value, 120)) for name, value in rows if value not in (None, "", [])]
 
 
-def _tiles(known: Facts) -> list[Tile]:
+def _tiles(known: Facts, from_cache: object = None) -> list[Tile]:
     total = len(known.runs)
     share = known.accepted / known.scored if known.scored else None
     tiles = [
@@ -140,6 +140,8 @@ def _tiles(known: Facts) -> list[Tile]:
         Tile("CPU time", text.seconds(known.cpu_s), f"{text.seconds(known.cpu_per_accepted)} for each accepted"),
         Tile("cases run", f"{known.cases:,}", f"of {text.plural(len(known.problems), 'problem')}"),
     ]
+    if type(from_cache) is int and from_cache:
+        tiles.append(Tile("from the cache", text.percent(from_cache / total), f"{from_cache:,} did not have to run"))
     if known.repeated:
         tiles.append(Tile("equal programs", text.percent(known.repeated / total), "ran once, and cost once"))
     if known.gap is not None:
