@@ -70,3 +70,38 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str, said: str) -> N
         load_results(f"{tmp_path}/r.jsonl")
     with pytest.raises(InputError, match="no such file"):
         load_results(f"{tmp_path}/none.jsonl")
+
+
+def test_results_that_were_changed_are_said_to_be(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = scored / "out.jsonl"
+    load_results(str(out))
+    assert "changed" not in capsys.readouterr().err
+    out.write_text(out.read_text().replace("1.0", "0.5"))
+    load_results(str(out))
+    assert "was changed" in capsys.readouterr().err
+
+
+def test_a_judge_that_was_changed_is_another_input(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from proctor.cli.main import cli
+    from proctor.engine.shared import close_all
+
+    judge = tmp_path / "judge.py"
+    judge.write_text("import sys\nsys.exit(42)\n")
+    problem = PROBLEM | {
+        "checker": {"kind": "program", "language": "python", "protocol": "kattis", "source_file": "judge.py"}
+    }
+    (tmp_path / "p.jsonl").write_text(json.dumps(problem) + "\n")
+    (tmp_path / "c.jsonl").write_text(json.dumps(ROW) + "\n")
+    args = ["score", "--problems", f"{tmp_path}/p.jsonl", "--completions", f"{tmp_path}/c.jsonl"]
+    args += ["--out", f"{tmp_path}/out.jsonl"]
+    assert CliRunner().invoke(cli, args).exit_code == 0
+    assert load_results(f"{tmp_path}/out.jsonl").work()
+    judge.write_text("import sys\nsys.exit(43)\n")
+    again = CliRunner().invoke(cli, args)
+    assert again.exit_code == 2
+    assert "judges" in again.output
+    with pytest.raises(InputError, match="checker or interactor"):
+        load_results(f"{tmp_path}/out.jsonl").work()
+    close_all()

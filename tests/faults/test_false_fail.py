@@ -179,7 +179,7 @@ def test_a_batch_that_this_host_could_not_run(caplog: pytest.LogCaptureFixture) 
     broken.close()
     assert right.reward == 1.0
     with caplog.at_level("ERROR", logger="proctor"):
-        found = proctor.grade([ADD, "print(7)\n", "1/0\n"], SUM, engine=broken, extract="whole")
+        found = proctor.grade([ADD, "print(7)\n", "1/0\n"], SUM, engine=broken, extract="whole", cache=False)
     assert [grade.reward for grade in found] == [None] * 3
     assert {grade.verdict for grade in found} == {Verdict.INFRASTRUCTURE_ERROR}
     assert all(grade.error and "closed" in grade.error for grade in found)

@@ -544,3 +544,15 @@ def test_handed_problems_as_rows_of_their_own_formats(shared_dir: Path) -> None:
                     "is",
                     "truthy_call",
                 }
+
+
+def test_check_is_called_where_the_source_leaves_that_to_others(tmp_path: Path) -> None:
+    source = "def check(candidate):\n    assert candidate(1) == 2\n"
+    for test_code, calls in (
+        (source, 1),
+        (f"{source}\ncheck(f)\n", 1),
+        ("def check(a, b):\n    pass\nassert f(1) == 2", 0),
+    ):
+        (tmp_path / "p.jsonl").write_text(json.dumps({"id": "p", "entry_point": "f", "test_code": test_code}) + "\n")
+        (problem,) = load_problems(tmp_path / "p.jsonl")
+        assert (problem.test_code or "").count("\ncheck(f)") == calls

@@ -837,3 +837,15 @@ def test_the_public_names_are_all_there() -> None:
     assert proctor.grade is grade
     with pytest.raises(AttributeError):
         _ = proctor.nothing
+
+
+@pytest.mark.parametrize("options", [{"cache": False}, {"cache": True}, {"repeat": 2}], ids=str)
+def test_a_batch_of_equal_programs(make: Make, options: dict[str, Any]) -> None:
+    """However many completions in a row are equal to one that is on its way, or done."""
+    rows = ["print(1)"] * 200 + ["print(2)"] + ["print(1)"] * 40
+    for grading in (grade, lambda *a, **k: asyncio.run(agrade(*a, **k))):
+        found = grading(rows, SUM, engine=make(each(right)), **options)
+        assert len(found) == len(rows)
+        assert {row.verdict for row in found} == {Verdict.ACCEPTED}
+    again = grade(["print(1)"] * 2, SUM, engine=make(each(right)), **options)
+    assert len(again) == 2

@@ -553,3 +553,95 @@ def test_limits_hold_on_both_sides(engine: SyncEngine) -> None:
     )
     assert found[0].verdict in (Verdict.MEMORY_LIMIT, Verdict.WRONG_ANSWER)
     assert found[0].reward == 0.0
+
+
+# ---------------------------------------------------------------- test files with faults of their own
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        ("def test_x(:\n    pass", "not Python: line 1"),
+        (
+            "import unittest\n@unittest.skip('x')\nclass T(unittest.TestCase):\n    def test_a(self): assert f()",
+            "no test",
+        ),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n    def test_a(self): assert f()",
+            "no test",
+        ),
+        ("import pytest\n@pytest.mark.skip\ndef test_a():\n    assert f()", "no test"),
+    ],
+)
+def test_files_that_test_nothing_are_refused(tests: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Problem(id="p", mode="unit_tests", test_code=tests)
+    with pytest.raises(ValueError, match=r"mysol.py"):
+        Problem(id="p", mode="unit_tests", test_code="assert f()", module="mysol")
+
+
+def test_what_the_test_file_lacks_here_is_nobodys_wrong_answer(engine: SyncEngine) -> None:
+    for tests, lack in (
+        ("import not_installed_here\nassert f() == 1", "not_installed_here"),
+        ("def test_x():\n    import not_installed_here.deep\n    assert f() == 1", "not_installed_here"),
+        ("def test_x(recwarn):\n    assert f() == 1", "recwarn"),
+        (
+            "import unittest\n@unittest.skipIf(True, 'here')\nclass T(unittest.TestCase):\n    def test_a(self): assert f()",
+            "skipped all",
+        ),
+    ):
+        found = run(engine, "def f(): return 1", tests)
+        assert (found.verdict, found.reward) == (Verdict.INFRASTRUCTURE_ERROR, None), tests
+        assert lack in (found.error or "")
+
+
+def test_a_program_cannot_say_that_the_tests_lack_something(engine: SyncEngine) -> None:
+    lies = """
+class F(ImportError):
+    def __init__(self, *args): super().__init__("x", name="numpy")
+def f(): raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+def g(): raise F()
+import numpy_that_is_not_there as numpy
+"""
+    for program in (lies, lies.rpartition("import")[0], "import os\ndef f(): import numpy_not_there", "x = 1"):
+        for tests in (
+            "def test_x():\n    assert f() == 1",
+            "assert f() == 1",
+            "from solution import missing\nassert f()",
+            "g()\nassert f()",
+        ):
+            assert run(engine, program, tests).reward == 0.0
+
+
+def test_marks_of_pytest(engine: SyncEngine) -> None:
+    tests = """
+import pytest
+def test_plain(tmp_path):
+    (tmp_path / "x").write_text("1")
+    assert f() == 1
+@pytest.mark.skip(reason="later")
+def test_skipped():
+    assert f() == 2
+@pytest.mark.skipif(True, reason="never here")
+def test_not_here():
+    assert f() == 2
+@pytest.mark.xfail
+def test_known():
+    assert f() == 2
+@pytest.mark.slow
+def test_marked():
+    assert f() == 1
+"""
+    found = passes(engine, "def f(): return 1", tests)
+    assert [case.name for case in found.cases] == ["test_plain", "test_marked"]
+    assert run(engine, "def f(): return 5", tests).reward == 0.0
+
+
+def test_what_a_failed_test_said(engine: SyncEngine) -> None:
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(), 2)"
+    for program, said in (
+        ("def f(): return 1", "AssertionError: 1 != 2"),
+        ("def f(): raise KeyError('no')", "KeyError: 'no'"),
+    ):
+        (case,) = run(engine, program, tests).cases
+        assert case.detail == said

@@ -182,16 +182,14 @@ def print_causes(tally: Tally) -> None:
     if not tally.unscored:
         return
     if tally.unscored == tally.done:
-        say(
-            f"error: NOTHING WAS SCORED: this host failed on every one of {tally.done} completions; `proctor doctor` says what is wrong"
-        )
+        say(f"error: NOTHING WAS SCORED: this host, or a judge, failed on every one of {tally.done} completions")
     else:
-        say(f"error: {tally.unscored} completions have no score (reward null): this host failed, not they")
+        say(f"error: {tally.unscored} completions have no score (reward null): this host, or a judge, failed, not they")
     for cause, count in tally.causes.most_common(_CAUSES):
         say(f"  {count} x {cause}")
     if len(tally.causes) > _CAUSES:
         say(f"  and {len(tally.causes) - _CAUSES} other causes, field `error` of the output has them")
-    say("run the same command again to try just these again")
+    say("`proctor doctor` tries this host; the same command, run again, tries just these again")
 
 
 class Meter:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.cli.messages import say
 from proctor.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Results:
             InputError: the files are unknown, gone, or not those that were scored.
         """
         from proctor.cli.journal import digest_file
-        from proctor.cli.work import load_work
+        from proctor.cli.work import judges_digest, load_work
 
         files: dict[str, list[str]] = {}
         for name, given in zip(INPUTS, (problems, completions), strict=True):
@@ -66,7 +68,13 @@ class Results:
                     f"{', '.join(files[name])}: not what {self.path} was made from; give the files that were scored",
                     field=f"--{name}",
                 )
-        return load_work(files["problems"], files["completions"], self.options())
+        work = load_work(files["problems"], files["completions"], self.options())
+        if self.about and self.about.get("judges") != judges_digest(work.problems):
+            raise InputError(
+                f"a checker or interactor is not what {self.path} was made with; restore it, or score again",
+                field="--problems",
+            )
+        return work
 
 
 def load_results(name: str) -> Results:
@@ -90,8 +98,12 @@ def load_results(name: str) -> Results:
             if tab and number.isdigit():
                 waiting.append((int(number), text))
     if path.is_file():
-        rows = list(enumerate(path.read_text("utf-8").splitlines()))
+        data = path.read_bytes()
+        rows = list(enumerate(data.decode("utf-8", "replace").splitlines()))
+        if about and about.get("done") is True and about.get("sha256") != hashlib.sha256(data).hexdigest():
+            say(f"warning: {name} was changed since proctor score wrote it")
     elif waiting:
+        say(f"{name} is not finished: these are the {len(waiting)} completions that are done so far")
         rows = sorted(waiting)
     else:
         raise InputError(f"{name}: no such file; give a file that proctor score wrote")

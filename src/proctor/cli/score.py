@@ -27,7 +27,7 @@ from proctor.core.verdict import Verdict
 if TYPE_CHECKING:
     from proctor.cli.journal import Journal, Plain
     from proctor.cli.progress import Tally
-    from proctor.cli.work import Options
+    from proctor.cli.work import Work
     from proctor.grading.grades import Grade
 
 EXIT_UNSCORED = 1
@@ -211,7 +211,7 @@ def score(
     cache = None if no_cache or options.repeat > 1 else open_cache(cache_file, cache_size)
     work = load_work(problems, completions, options)
     tally = Tally(len(work))
-    with open_output(out, describe(problems, completions, options), len(work), restart) as journal:
+    with open_output(out, describe(problems, completions, work), len(work), restart) as journal:
         pending = take_up(journal, tally, out)
 
         def done(grade: Grade) -> None:
@@ -243,11 +243,12 @@ def score(
     ctx.exit(EXIT_UNSCORED if tally.unscored else 0)
 
 
-def describe(problems: Sequence[str], completions: Sequence[str], options: Options) -> dict[str, Any]:
+def describe(problems: Sequence[str], completions: Sequence[str], work: Work) -> dict[str, Any]:
     """All that two runs must share to give the same output, and, which may differ, where the inputs were found."""
     from proctor.cli.journal import digest_file
-    from proctor.cli.work import policy_file
+    from proctor.cli.work import judges_digest, policy_file
 
+    options = work.options
     policy = policy_file(options.reward)
     return {
         "proctor": version("proctor"),
@@ -258,6 +259,7 @@ def describe(problems: Sequence[str], completions: Sequence[str], options: Optio
         "--problems": [digest_file(Path(name)) for name in problems],
         "--completions": [digest_file(Path(name)) for name in completions],
         "policy": digest_file(policy) if policy is not None else None,
+        "judges": judges_digest(work.problems),
         **{f"--{name.replace('_', '-')}": value for name, value in asdict(options).items() if name != "packages"},
         "--package": list(options.packages),
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,6 +111,20 @@ def load_work(problem_files: Sequence[str], completion_files: Sequence[str], opt
     for problem_id in dict.fromkeys(completion.problem_id for completion in completions):
         grader.plan(problems[problem_id])
     return Work(problems, completions, options)
+
+
+def judges_digest(problems: Mapping[str, Problem]) -> str | None:
+    """SHA-256 over the checkers and interactors, whose text may lie in files of their own; None where there are none."""
+    digest, found = hashlib.sha256(), False
+    for name, problem in sorted(problems.items()):
+        for judge in (problem.checker.program, problem.interactor):
+            if judge is not None:
+                found = True
+                parts = [name, judge.source, *(part for row in sorted(judge.extra_files.items()) for part in row)]
+                for part in parts:
+                    data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+                    digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest() if found else None
 
 
 def policy_file(reward: str) -> Path | None:

@@ -71,7 +71,7 @@ class _Batch:
 
     def next(self) -> Work | None:
         """The next program to run, its job made; None where there is none left."""
-        while self._ready or self._read():
+        while self._read():
             work = self._ready.popleft()
             if work.cases is None:
                 work.start(self.grader.warm)
@@ -82,7 +82,7 @@ class _Batch:
 
     async def anext(self) -> Work | None:
         """``next``, with reading and packing in a worker thread and the books kept in this one."""
-        while self._ready or await self._aread():
+        while await self._aread():
             work = self._ready.popleft()
             if work.cases is None:
                 await asyncio.to_thread(work.start, self.grader.warm)
@@ -92,20 +92,23 @@ class _Batch:
         return None
 
     def _read(self) -> bool:
-        """Read some completions and look up those that are to be run; False: there is none left."""
-        indices = self._some()
-        fresh = self._entered(indices, [self.grader.work(self.items[index]) for index in indices])
-        self.recall.look_up(fresh)
-        self._ready.extend(fresh)
-        return bool(indices)
+        """Have some work ready: read completions and look up those that are not equal to one before; False: the end."""
+        while not self._ready and (indices := self._some()):
+            fresh = self._entered(indices, self._works(indices))
+            self.recall.look_up(fresh)
+            self._ready.extend(fresh)
+        return bool(self._ready)
 
     async def _aread(self) -> bool:
-        indices = self._some()
-        works = await asyncio.to_thread(lambda: [self.grader.work(self.items[index]) for index in indices])
-        fresh = self._entered(indices, works)
-        await asyncio.to_thread(self.recall.look_up, fresh)
-        self._ready.extend(fresh)
-        return bool(indices)
+        while not self._ready and (indices := self._some()):
+            works = await asyncio.to_thread(self._works, indices)
+            fresh = self._entered(indices, works)
+            await asyncio.to_thread(self.recall.look_up, fresh)
+            self._ready.extend(fresh)
+        return bool(self._ready)
+
+    def _works(self, indices: list[int]) -> list[Work]:
+        return [self.grader.work(self.items[index]) for index in indices]
 
     def _some(self) -> list[int]:
         """The completions to read next, few enough that those before them do not run out meanwhile."""

@@ -79,7 +79,8 @@ def last_words(outcome: Outcome) -> str:
     if last and b"rror" not in last.group():  # node, java and others say more after the error itself
         text = next((row for row in text[-65536:].splitlines()[::-1] if _ERROR_LINE.match(row)), text)
         last = _LAST_LINE.search(text)
-    return excerpt(last.group().strip(), 160) if last else ""
+    plain = last.group().strip().replace(b"\xe2\x80\x98", b"'").replace(b"\xe2\x80\x99", b"'") if last else b""
+    return excerpt(plain, 160)  # compilers write typographic quotes
 
 
 def trimmed(outcome: Outcome) -> Outcome:
@@ -172,8 +173,10 @@ def judge_report(
         return tuple(ended(outcome, end, len(names), name) for name in names)
     messages = report.messages
     tests = {n: good for n, good in report.tests.items() if good or n not in named.skipped or messages.get(n)}
-    if len(tests) > 1 and tests.get(TOP_LEVEL):
+    if (len(tests) > 1 or named.wanted or named.skipped) and tests.get(TOP_LEVEL):
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
+        if not tests and not named.wanted:
+            return failed("the test file skipped all of its tests here", 1)
     missing = [name for name in named.wanted if name not in tests]
     total = len(tests) + len(missing)
     kept = trimmed(outcome)
@@ -225,6 +228,8 @@ def named_tests(source: str) -> Named:
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _is_plain(node):
             wanted.append(node.name)
+        elif isinstance(node, ast.FunctionDef) and any("skip" in ast.unparse(mark) for mark in node.decorator_list):
+            skipped.add(node.name)
         elif isinstance(node, ast.ClassDef):
             sure = not node.decorator_list and _is_test_case(node)
             for item in node.body:

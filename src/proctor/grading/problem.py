@@ -214,13 +214,20 @@ class Problem:
             raise InputError(f"{self.mode!r} is not one of {', '.join(MODES)}", field="mode")
         check_number(self.time_limit_s, "time_limit_s", 0.01, 86_400)
         check_number(self.memory_limit_mib, "memory_limit_mib", 16, 1 << 20)
+        if self.language == "python" and not self.module.endswith(".py"):
+            raise InputError(
+                f"{self.module!r} is not the name of a Python file; write {self.module}.py", field="module"
+            )
         if (self.mode == "interactive") != (self.interactor is not None):
             raise InputError("mode interactive and an interactor go together", field="interactor")
         if self.mode == "unit_tests":
             if not self.test_code:
                 raise InputError("mode unit_tests needs the tests' source", field="test_code")
-            if self.language == "python" and not pysource.holds_tests(self.test_code):
-                raise InputError("it runs no test: any program would pass", field="test_code")
+            if self.language == "python":
+                if wrong := pysource.broken(self.test_code):
+                    raise InputError(f"it is not Python: {wrong}", field="test_code")
+                if not pysource.holds_tests(self.test_code):
+                    raise InputError("it runs no test: any program would pass", field="test_code")
             return
         if not self.cases:
             raise InputError(f"mode {self.mode} needs at least one case", field="cases")

@@ -116,16 +116,54 @@ def holds_tests(source: str) -> bool:
     quiet = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            if statement.name.startswith("test"):
+            if statement.name.startswith("test") and not _skipped(statement):
                 return True
         elif isinstance(statement, ast.ClassDef):
-            if statement.bases or statement.name.startswith("Test"):
+            if (statement.bases or statement.name.startswith("Test")) and not _all_skipped(statement):
                 return True
         elif not isinstance(statement, quiet) and not (
             isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         ):
             return True
     return False
+
+
+def _skipped(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Marked to be skipped whatever the circumstances."""
+    for mark in node.decorator_list:
+        named = mark.func if isinstance(mark, ast.Call) else mark
+        if (named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")) == "skip":
+            return True
+    return False
+
+
+def _all_skipped(node: ast.ClassDef) -> bool:
+    own = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name.startswith("test")]
+    return _skipped(node) or (bool(own) and all(map(_skipped, own)))
+
+
+def broken(source: str) -> str | None:
+    """Where and why Python source does not parse; None where it does, or is too large to be looked at here."""
+    if not is_bounded(source):
+        return None
+    try:
+        ast.parse(source, filename=_NAME)
+    except SyntaxError as exc:
+        return f"line {exc.lineno}: {exc.msg}"
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+    return None
+
+
+def with_call_of_check(source: str, entry_point: str) -> str:
+    """Test source that defines ``check(candidate)`` and leaves the call to others, with that call."""
+    tree = parse(source)
+    body = tree.body if tree else []
+    takes_one = any(
+        isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1 for node in body
+    )
+    calls = any(isinstance(part, ast.Name) and part.id == "check" for node in body for part in ast.walk(node))
+    return f"{source.rstrip()}\n\ncheck({entry_point})\n" if takes_one and not calls else source
 
 
 def _checks(node: ast.AST) -> bool:

@@ -150,6 +150,8 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
         return _all(program, replace(end, detail=f"in the tests, with what the program gave them: {end.detail}"), named)
     if own is not None:
         return _all(program, own, named)
+    if report is not None and report.lacks:
+        return judge.failed(report.lacks, max(1, len(named.wanted)))
     if report is not None and report.broken:
         return _all(program, judge.Ending(Verdict.WRONG_ANSWER, report.broken), named)
     return judge.judge_report(report, program, end, named)

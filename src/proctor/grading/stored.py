@@ -35,7 +35,7 @@ def lasting(cases: Sequence[CaseGrade], limits: Limits) -> bool:
     late = False
     for case in cases:
         out = case.outcome
-        if not case.verdict.is_score or out.error is not None or out.ended_by is EndedBy.CANCELLED:
+        if not case.verdict.is_score or out.error is not None:
             return False
         if out.ended_by in _TIMED:
             decided = out.ended_by is EndedBy.CPU and not out.compile_failed and out.cpu_s >= DECISIVE * limits.cpu_s

@@ -124,7 +124,7 @@ def tests(wanted: dict[str, Any], fd: int) -> None:
     def report(name: str, passed: bool, message: str) -> None:
         emit(fd, ("test", name, passed, message[:500]))
 
-    runner.run(wanted["tests"], space, before, report)
+    runner.run(wanted["tests"], space, before, runner.Report(report))
     emit(fd, ("finished", wanted["nonce"]))
 
 
@@ -169,7 +169,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         names = free_names(wanted["tests"], space)
         standins.fill(space, link, module, names)
-    runner.run(wanted["tests"], space, dict(space), report)
+    lacks: list[str] = []
+    own = (wanted["module"], wanted["test_module"])
+    runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own))
+    if lacks:
+        emit(fd, ("lacks", lacks[0][:500]))
     if link.broken:
         emit(fd, ("broken", link.broken[:500]))
     emit(fd, ("finished", wanted["nonce"]))

@@ -118,11 +118,13 @@ class TestReport:
     """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
 
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
+    ``lacks``: what the test file asks for and the image has not; only ever told by sealed tests.
     """
 
     tests: dict[str, bool]
     messages: dict[str, str]
     broken: str = ""
+    lacks: str = ""
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -214,15 +216,15 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     """The report of a test run, or None when the harness never reached its end."""
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
-    finished, broken = False, ""
+    finished, told = False, {"broken": "", "lacks": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
             tests[row[1]] = row[2] is True and tests.get(row[1], True)
             messages[row[1]] = _text(row[3])
-        if isinstance(row, tuple) and len(row) == 2 and row[0] == "broken":
-            broken = _text(row[1])
+        if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], str) and row[0] in told:
+            told[row[0]] = _text(row[1])
         finished = isinstance(row, tuple) and row == ("finished", nonce)
-    return TestReport(tests, messages, broken) if finished else None
+    return TestReport(tests, messages, **told) if finished else None
 
 
 def parse_refusal(result: bytes) -> str | None:

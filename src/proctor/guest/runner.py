@@ -7,10 +7,48 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
-Report = Callable[[str, bool, str], None]  # name, passed, message
 
 # Bound before a program runs.
 _compile, _exec = compile, exec
+
+
+class Fault(Exception):
+    """The test file asks for what is not here; no program is to blame."""
+
+
+class Report:
+    """Takes the tests' results.
+
+    Args:
+        tell: called with a test's name, whether it passed, and what it said.
+        fault: called with what the test file itself lacks here; None: nobody can tell that from the program's doing.
+        own: names of the program's modules.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, bool, str], Any],
+        fault: Callable[[str], Any] | None = None,
+        own: tuple[str, ...] = (),
+    ) -> None:
+        self.tell, self.fault, self.own = tell, fault, own
+
+    def __call__(self, name: str, passed: bool, message: str = "") -> None:
+        self.tell(name, passed, message)
+
+    def failed(self, name: str, exc: BaseException) -> None:
+        """A test that raised.
+
+        An import that failed names the module only where this process tried it: what a program raised comes
+        without.
+        """
+        if self.fault is not None and isinstance(exc, Fault):
+            self.fault(str(exc))
+        elif self.fault is not None and isinstance(exc, ImportError):
+            missing = exc.name.partition(".")[0] if type(exc.name) is str else ""
+            if missing and missing not in self.own:
+                self.fault(f"the tests import {missing}, which is not in the image")
+        self(name, False, described(exc))
 
 
 def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Report) -> None:
@@ -22,15 +60,17 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         _exec(_compile(tree, "<tests>", "exec", dont_inherit=True), space)
         report("module", True, "")
     except BaseException as exc:
-        report("module", False, described(exc))
+        report.failed("module", exc)
     added = {k: v for k, v in space.items() if k not in before or before[k] is not v}
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):
                 methods(key, value, report)
         elif key.startswith("test") and key not in called and callable(value) and not getattr(value, "__fixture__", 0):
+            if skips(value):
+                continue
             for name, call in variants(key, value, added):
-                one(name, call, report)
+                one(name, call, _if_passed(report) if marked(value, "xfail") else report)
     cases(added, report)
 
 
@@ -58,7 +98,22 @@ def one(name: str, call: Callable[[], Any], report: Report) -> None:
         call()
         report(name, True, "")
     except BaseException as exc:
-        report(name, False, described(exc))
+        report.failed(name, exc)
+
+
+def _if_passed(report: Report) -> Report:
+    """For what is expected to fail."""
+    return Report(lambda name, passed, message: report(name, passed, message) if passed else None)
+
+
+def marked(value: Any, name: str) -> list[Any]:
+    """Marks of that name on a test."""
+    return [mark for mark in getattr(value, "pytestmark", ()) if getattr(mark, "name", "") == name]
+
+
+def skips(value: Any) -> bool:
+    """The test file itself skips this test."""
+    return bool(marked(value, "skip")) or any(mark.args and mark.args[0] for mark in marked(value, "skipif"))
 
 
 def variants(name: str, function: Any, space: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -108,9 +163,12 @@ class _Bound:
         for name in wanted[: len(wanted) - defaults]:
             if name in found or name == "self":
                 continue
+            if name == "tmp_path":
+                found[name] = new_folder()
+                continue
             fixture = self.space.get(name)
             if not getattr(fixture, "__fixture__", False):
-                raise NameError(f"there is no fixture {name!r} here")
+                raise Fault(f"the tests ask for the fixture {name!r}, which is not known here")
             value = fixture(**self.arguments(fixture, {}, ends))  # type: ignore[misc]
             if isinstance(value, types.GeneratorType):
                 ends.append(value)
@@ -119,10 +177,18 @@ class _Bound:
         return found
 
 
+def new_folder() -> Any:
+    """What ``tmp_path`` is."""
+    import pathlib
+    import tempfile
+
+    return pathlib.Path(tempfile.mkdtemp())
+
+
 def methods(name: str, kind: Any, report: Report) -> None:
     """The test methods of a plain class, each on an instance of its own, as pytest runs them."""
     for key in dir(kind):
-        if key.startswith("test") and callable(getattr(kind, key)):
+        if key.startswith("test") and callable(getattr(kind, key)) and not skips(getattr(kind, key)):
 
             def call(key: str = key) -> None:
                 instance = kind()
@@ -154,4 +220,4 @@ def cases(space: dict[str, Any], report: Report) -> None:
                 continue
             bad = [*result.errors, *result.failures]
             good = result.testsRun == 1 and not bad and not result.skipped and not result.unexpectedSuccesses
-            report(f"{key}.{method}", good, bad[0][1][-500:] if bad else "")
+            report(f"{key}.{method}", good, bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "")

@@ -127,8 +127,6 @@ class Mark:
         if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType | type):
             args[0].pytestmark = [*getattr(args[0], "pytestmark", ()), self]  # type: ignore[union-attr]
             return args[0]
-        if self.name in ("skip", "skipif", "xfail"):
-            raise Failed(f"pytest.mark.{self.name} is not known here")
         return Mark(self.name, args, kwargs)
 
 

@@ -54,7 +54,7 @@ def read(row: Row) -> Problem:
         cases=cases,
         entry_point=entry,
         solution_class=row.text("solution_class"),
-        test_code=row.text("test_code"),
+        test_code=_test_code(row, language),
         checker=_checker(row, mode),
         interactor=_interactor(row, mode),
         preamble=row.text("preamble", ""),
@@ -88,6 +88,14 @@ def _cases(row: Row, mode: str) -> tuple[TestCase, ...]:
     if not items:
         row.fail("cases", f"mode {mode} needs at least one case")
     return tuple(_case(row, item, f"cases[{n}]", mode) for n, item in enumerate(items))
+
+
+def _test_code(row: Row, language: str) -> str | None:
+    """The tests; ``check(candidate)`` is called where the problem names a function and the source does not."""
+    source, entry = row.text("test_code"), row.text("entry_point")
+    if source and entry and language == "python" and row.flag("appended", row.text("test_module") is None):
+        return pysource.with_call_of_check(source, entry)
+    return source
 
 
 def _case(row: Row, item: Any, place: str, mode: str) -> TestCase:
