@@ -454,6 +454,13 @@ BESIDE = {
     "import sys, io\nsys.stdin = io.StringIO('5')\nassert f(1) == 2": "input",
     "import asyncio\nassert asyncio.run(f(1)) == 2": "coroutines",
     "exec('assert f(1) == 2')": "source",
+    "def test_x(tmp_path): assert f(tmp_path) == 2": "files",
+    "import tempfile\nassert f(1) == 2": "files",
+    "open('in.txt', 'w').write('x')\nassert f('in.txt') == 2": "files",
+    "import random\nrandom.seed(1)\nassert f(1) == 2": "seed",
+    "import os\nos.environ['X'] = '1'\nassert f(1) == 2": "environ",
+    "import threading\nassert f(1) == 2": "threads",
+    "input = lambda: '5'\nassert f(1) == 2": "input",
 }
 
 
@@ -616,8 +623,7 @@ import numpy_that_is_not_there as numpy
 def test_marks_of_pytest(engine: SyncEngine) -> None:
     tests = """
 import pytest
-def test_plain(tmp_path):
-    (tmp_path / "x").write_text("1")
+def test_plain():
     assert f() == 1
 @pytest.mark.skip(reason="later")
 def test_skipped():
@@ -645,3 +651,138 @@ def test_what_a_failed_test_said(engine: SyncEngine) -> None:
     ):
         (case,) = run(engine, program, tests).cases
         assert case.detail == said
+
+
+# ---------------------------------------------------------------- objects where data is due
+
+LIAR = """
+class L:
+    def __sub__(s, o): return 0
+    __rsub__ = __add__ = __radd__ = __mul__ = __round__ = __abs__ = __sub__
+    def __lt__(s, o): return True
+    __gt__ = __le__ = __ge__ = __contains__ = __lt__
+    def __and__(s, o): return o
+    def __xor__(s, o): return set()
+    def lower(s): return s
+    def startswith(s, o): return True
+    def difference(s, o): s.o = o; return set()
+    def __iter__(s): return iter(getattr(s, "o", ()))
+    def __getitem__(s, k): return {1: 2}[k]
+    def get(s, *a): return 2
+    def sort(s, key=None): pass
+    def count(s, x): return 1
+    def __len__(s): return 1
+def f(*a): return L()
+def g(*a): return [L()] * 3
+"""
+JUDGED_BY_THE_LIAR = [
+    "assert abs(f(2) - 1.414) < 1e-3",
+    "assert abs(1.414 - f(2)) < 1e-3",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertAlmostEqual(f(2), 1.414)",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertAlmostEqual(f(2), 1.4, delta=0.1)",
+    "assert all(abs(a - b) < 1e-3 for a, b in zip(g(), [1, 2, 3]))",
+    "assert abs(round(f(), 2) - 3.14) < 0.01",
+    "assert 3.1 < f() < 3.2",
+    "assert 3 in f()",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertIn(3, f())",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertSetEqual(f(2), {1, 2, 77})",
+    "assert {1, 2} <= f()",
+    "assert f() ^ {1, 2} == set()",
+    "assert f().lower().startswith('hello')",
+    "r = f()\nassert r[1] == 2",
+    "assert f().get(1, 0) == 2",
+    "r = f()\nr.sort(key=lambda x: x)\nassert r.count(5) == 1",
+]
+
+
+@pytest.mark.parametrize("tests", JUDGED_BY_THE_LIAR)
+def test_an_object_where_data_is_due_is_no_judge(engine: SyncEngine, tests: str) -> None:
+    found = run(engine, LIAR, tests)
+    assert not found.reward, found.cases
+    assert not found.claimed
+    if found.reward is None:
+        assert "do not name" in (found.error or "")
+
+
+def test_an_object_of_a_class_that_the_tests_name_is_under_test(engine: SyncEngine) -> None:
+    program = """
+class Money:
+    def __init__(self, n): self.n = n
+    def __sub__(self, o): return Money(self.n - o)
+    def __lt__(self, o): return self.n < o
+    def __contains__(self, o): return o in (self.n,)
+    def __eq__(self, o): return self.n == o.n
+def rich(): return Money(1000)
+def account():
+    class Account:
+        total = 0
+        def deposit(self, n): self.total += n; return self
+    return Account()
+def adder(n): return lambda m: n + m
+"""
+    for tests in (
+        "assert Money(5) - 2 == Money(3) and Money(1) < 2 and 5 in Money(5)",
+        "assert Money(1000) == rich() and rich() - 1 == Money(999)",
+        "a = account()\na.deposit(5)\nassert a.deposit(2).total == 7",
+        "assert adder(5)(3) == 8",
+    ):
+        passes(engine, program, tests)
+
+
+def test_a_star_brings_only_what_the_tests_use(engine: SyncEngine) -> None:
+    star = "from solution import *\n"
+    for program, tests in (
+        (
+            "__all__ = ['f', 'abs']\ndef abs(x): return 0\ndef f(x): return 9",
+            f"{star}def test_a(): assert abs(f(2) - 1.4) < 1e-3",
+        ),
+        (
+            "__all__ = ['f', 'check']\ndef check(*a): pass\ndef f(x): return 9",
+            f"def check(x): assert x == 1\n{star}def test_a(): check(f(1))",
+        ),
+        (
+            "class pytest:\n    class approx:\n        def __init__(s, *a): pass\n        def __eq__(s, o): return True\ndef f(x): return 9\n__all__ = ['pytest', 'f']",
+            f"import pytest\n{star}def test_a(): assert f(1) == pytest.approx(2)",
+        ),
+        (
+            "".join(f"def test_x{i}(): pass\n" for i in range(99)) + "def f(x): return 9",
+            f"{star}def test_a(): assert f(1) == 2",
+        ),
+        (
+            "def test_b(): pass\nclass T:\n    name, args = 'parametrize', ('x', [1] * 50)\ntest_b.pytestmark = [T]\ndef f(x): return 9",
+            f"{star}def test_a(): assert f(1) == 2\nx = test_b",
+        ),
+    ):
+        assert run(engine, program, tests, module=True).reward == 0.0, program
+
+
+def test_libraries_are_not_the_programs_to_replace(engine: SyncEngine) -> None:
+    for program, tests in (
+        ("class math:\n    isclose = lambda *a, **k: True\ndef f(x): return 9", "assert math.isclose(f(2), 1.4)"),
+        ("def isclose(*a): return True\ndef f(x): return 9", "assert isclose(f(2), 1.4)"),
+        ("class np:\n    allclose = lambda *a: True\ndef f(x): return 9", "assert np.allclose(f(2), 1.4)"),
+    ):
+        assert run(engine, program, tests).reward in (0.0, None), program
+    prompt = 'def helper(x):\n    return x + 1\n\ndef f(x):\n    """Next."""\n'
+    lies = "def helper(x): return 2\ndef f(x): return 9"
+    assert run(engine, lies, "assert helper(f(1)) == 3", prompt=prompt, entry_point="f").reward == 0.0
+
+
+def test_a_program_does_not_end_the_tests_loops(engine: SyncEngine) -> None:
+    program = "def f(x): raise StopIteration"
+    for tests in (
+        "for got, want in zip(map(f, [1, 2]), [3, 4]): assert got == want",
+        "assert all(map(lambda c: f(c[0]) == c[1], [(1, 2)]))",
+        "assert list(map(f, [1])) == []",
+    ):
+        assert run(engine, program, tests).reward == 0.0, tests
+
+
+def test_a_sleeper_is_not_run_again(engine: SyncEngine) -> None:
+    from proctor.engine.job import Case, Job, Pair, Program
+
+    program = Program({"a.py": b"import time; time.sleep(1000)"}, ("python3", "a.py"), warm=True)
+    half = Job(program, (Case(talk="stdio"),), Limits(cpu_s=1, wall_s=1))
+    for outcome in engine.run(Pair(half, half)):
+        assert outcome.ended_by is EndedBy.WALL
+        assert not outcome.confirmed

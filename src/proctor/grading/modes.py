@@ -173,7 +173,11 @@ def sealing_of(problem: Problem) -> dict[str, Any]:
     if why := unsealable(tests, module):
         return {"unsealed": why}
     name = module_name(problem.test_module or "tests.py")
-    return {"sealing": Sealing(module, name, tests, problem.preamble, problem.appended)}
+    entry, prompt = problem.entry_point or "", problem.prompt or ""
+    before, found, _ = prompt.partition(f"def {entry}(")
+    # What the prompt defines before the function is the problem's, also where a completion brings it again.
+    given = problem.preamble or (before if found and (not before or before.endswith("\n")) else "")
+    return {"sealing": Sealing(module, name, tests, given, problem.appended, tuple(entry.split(".")[:1]))}
 
 
 def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:

@@ -33,6 +33,12 @@ _LOOKS = {
     "subprocess": "starts programs",
     "multiprocessing": "starts processes",
     "asyncio": "runs coroutines",
+    "threading": "runs threads",
+    "concurrent": "runs threads",
+    "tempfile": "makes files for the program",
+    "tmp_path": "makes files for the program",
+    "tmpdir": "makes files for the program",
+    "warnings": "looks at the program's warnings",
     "tracemalloc": "measures the program's memory",
     "monkeypatch": "replaces names",
     "capfd": "reads descriptors",
@@ -55,6 +61,9 @@ _CODE = (
     "__dict__",
 )
 _STREAMS = ("stdin",)
+# What belongs to one process, and the program's is another.
+_PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
+           "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
 
 
 def unsealable(tests: str, module: str) -> str | None:
@@ -79,19 +88,29 @@ def _reason(node: ast.AST, module: str) -> str | None:
         return next((_LOOKS[part] for name in names for part in name.split(".") if part in _LOOKS), None)
     if isinstance(node, ast.AsyncFunctionDef | ast.Await):
         return "runs coroutines"
+    if isinstance(node, ast.Name) and node.id == "input" and isinstance(node.ctx, ast.Store):
+        return "replaces the program's input"
     if isinstance(node, ast.Name | ast.arg):
         word = node.id if isinstance(node, ast.Name) else node.arg
         return _LOOKS.get(word) if word != "ast" else None
     if isinstance(node, ast.Attribute):
-        if node.attr in _CODE or node.attr in ("settrace", "setprofile"):
+        if node.attr in _CODE or node.attr in _PLACES:
             return f"uses {node.attr}"
         streams = node.attr in _STREAMS and isinstance(node.value, ast.Name) and node.value.id == "sys"
         if streams and not isinstance(node.ctx, ast.Load):
             return "replaces the program's input"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
-        said = node.args[0] if node.args else None
-        if isinstance(said, ast.Constant) and isinstance(said.value, str) and said.value.endswith(f"{module}.py"):
-            return "reads the program's source"
+        return _opens(node, module)
+    return None
+
+
+def _opens(node: ast.Call, module: str) -> str | None:
+    """Reads the program's own file, or writes one that the program may be meant to read."""
+    said = [arg.value for arg in (*node.args, *(word.value for word in node.keywords)) if isinstance(arg, ast.Constant)]
+    if said and isinstance(said[0], str) and said[0].endswith(f"{module}.py"):
+        return "reads the program's source"
+    if any(isinstance(word, str) and set(word) & set("wax+") and set(word) <= set("wax+rbt") for word in said[1:]):
+        return "makes files for the program"
     return None
 
 
@@ -103,6 +122,7 @@ class Sealing:
         module, test_module: names of the program's module and the tests'.
         tests, preamble: source.
         appended: the tests name what the program defines without importing it.
+        entry: names that the problem asks the program for.
     """
 
     module: str
@@ -110,6 +130,7 @@ class Sealing:
     tests: str
     preamble: str
     appended: bool
+    entry: tuple[str, ...] = ()
 
     def pair(self, program: Program, name: str, limits: Limits, nonce: str, files: dict[str, bytes]) -> Pair:
         """The program's half and the tests'.
@@ -119,14 +140,14 @@ class Sealing:
         """
         asks = protocol.sealed_request(
             module=self.module, tests=self.tests, test_module=self.test_module, test_file=f"{self.test_module}.py",
-            nonce=nonce, appended=self.appended, preamble=self.preamble,
+            nonce=nonce, appended=self.appended, preamble=self.preamble, entry=self.entry,
         )  # fmt: skip
         serves = protocol.serve_request(source_file=name, module=self.module)
         side = Program(files, ("python3", f"{self.test_module}.py"), warm=True)
-        patient = limits.with_(wall_s=2 * limits.wall)
+        patient = limits.with_(wall_s=limits.wall + limits.cpu_s)
         return Pair(
             Job(program, (Case(request=serves, talk="request"),), patient),
-            Job(side, (Case(request=asks, talk="request"),), limits.with_(wall_s=2 * limits.wall + 10)),
+            Job(side, (Case(request=asks, talk="request"),), limits.with_(wall_s=limits.wall + limits.cpu_s + 5)),
         )
 
 
@@ -152,6 +173,12 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
         return _all(program, own, named)
     if report is not None and report.lacks:
         return judge.failed(report.lacks, max(1, len(named.wanted)))
+    if (
+        report is not None
+        and report.undecided
+        and any(passed and (name != judge.TOP_LEVEL or len(report.tests) == 1) for name, passed in report.tests.items())
+    ):
+        return judge.failed(report.undecided, max(1, len(named.wanted)))
     if report is not None and report.broken:
         return _all(program, judge.Ending(Verdict.WRONG_ANSWER, report.broken), named)
     return judge.judge_report(report, program, end, named)

@@ -161,21 +161,25 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         return
     standins.on_refusal.append(refused)
     testkit.install_lazily()
-    module = sys.modules[wanted["module"]] = standins.stand_in_module(link, wanted["module"])
+    entry = frozenset(wanted["entry"])
     space = new_module(wanted["test_module"])
+    own_names = bound_names(wanted["tests"])
+    used = [name for name in free_names(wanted["tests"], {}) if name not in own_names]
+    module = standins.stand_in_module(link, wanted["module"], used, entry)
+    sys.modules[wanted["module"]] = module
     if wanted["appended"]:
         space["__name__"] = wanted["module"]
         if wanted["preamble"]:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
-        names = free_names(wanted["tests"], space)
-        standins.fill(space, link, module, names)
+        standins.fill(space, link, module, [name for name in used if name not in space], entry)
     lacks: list[str] = []
     own = (wanted["module"], wanted["test_module"])
-    runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own))
+    runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own, standins.is_standin))
     if lacks:
         emit(fd, ("lacks", lacks[0][:500]))
-    if link.broken:
-        emit(fd, ("broken", link.broken[:500]))
+    for word, text in (("broken", link.broken), ("undecided", link.undecided)):
+        if text:
+            emit(fd, (word, text[:500]))
     emit(fd, ("finished", wanted["nonce"]))
 
 
@@ -187,6 +191,24 @@ def talk() -> tuple[int, int]:
     os.close(null)
     os.close(5)
     return source, sink
+
+
+def bound_names(source: str) -> set[str]:
+    """Names that the source's own top level imports or defines."""
+    found: set[str] = set()
+    try:
+        tree: Any = compile(source, "<tests>", "exec", runner.ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return found
+    for node in tree.body:
+        kind = type(node).__name__
+        if kind in ("Import", "ImportFrom"):
+            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
+            found.add(node.name)
+        elif kind == "Assign":
+            found.update(target.id for target in node.targets if type(target).__name__ == "Name")
+    return found
 
 
 def free_names(source: str, space: dict[str, Any]) -> list[str]:

@@ -118,6 +118,7 @@ class TestReport:
     """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
 
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
+    ``undecided``: why a pass would be the word of an object that the program made up.
     ``lacks``: what the test file asks for and the image has not; only ever told by sealed tests.
     """
 
@@ -125,6 +126,7 @@ class TestReport:
     messages: dict[str, str]
     broken: str = ""
     lacks: str = ""
+    undecided: str = ""
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -150,15 +152,17 @@ def serve_request(*, source_file: str, module: str) -> bytes:
 
 
 def sealed_request(
-    *, module: str, tests: str, test_module: str, test_file: str, nonce: str, appended: bool, preamble: str
-) -> bytes:
+    *, module: str, tests: str, test_module: str, test_file: str, nonce: str, appended: bool, preamble: str,
+    entry: Sequence[str],
+) -> bytes:  # fmt: skip
     """Ask the harness to run test source against stand-ins for the program at the other end of its pipes.
 
-    ``appended``: what the tests do not define themselves is the preamble's or the program's.
+    ``appended``: what the tests do not define themselves is the preamble's, a library's or the program's;
+    ``entry``: names that are the program's whatever library has them too.
     """
     return encode_value(
         {"kind": "sealed", "file": test_file, "module": module, "tests": tests, "test_module": test_module}
-        | {"nonce": nonce, "appended": appended, "preamble": preamble}
+        | {"nonce": nonce, "appended": appended, "preamble": preamble, "entry": list(entry)}
     )
 
 
@@ -216,7 +220,7 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     """The report of a test run, or None when the harness never reached its end."""
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
-    finished, told = False, {"broken": "", "lacks": ""}
+    finished, told = False, {"broken": "", "lacks": "", "undecided": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
             tests[row[1]] = row[2] is True and tests.get(row[1], True)

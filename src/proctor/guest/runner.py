@@ -23,6 +23,7 @@ class Report:
         tell: called with a test's name, whether it passed, and what it said.
         fault: called with what the test file itself lacks here; None: nobody can tell that from the program's doing.
         own: names of the program's modules.
+        foreign: tells what is the program's and therefore no test.
     """
 
     def __init__(
@@ -30,8 +31,9 @@ class Report:
         tell: Callable[[str, bool, str], Any],
         fault: Callable[[str], Any] | None = None,
         own: tuple[str, ...] = (),
+        foreign: Callable[[Any], bool] = lambda value: False,
     ) -> None:
-        self.tell, self.fault, self.own = tell, fault, own
+        self.tell, self.fault, self.own, self.foreign = tell, fault, own, foreign
 
     def __call__(self, name: str, passed: bool, message: str = "") -> None:
         self.tell(name, passed, message)
@@ -61,7 +63,7 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         report("module", True, "")
     except BaseException as exc:
         report.failed("module", exc)
-    added = {k: v for k, v in space.items() if k not in before or before[k] is not v}
+    added = {k: v for k, v in space.items() if (k not in before or before[k] is not v) and not report.foreign(v)}
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):

@@ -20,7 +20,15 @@ from typing import Any
 from . import sealing
 from .sealing import Broken, Pipe, Reader, Refused, Writer
 
-_MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime"}
+_MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matplotlib.pyplot", "nx": "networkx"}
+# What tests compare with: never the program's, wherever it may have it from. A longer list would take functions from
+# programs that are asked for them (a ``median`` beside the ``mean`` that the problem names).
+_COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
+            "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
+_ENDS = ("__next__", "send", "throw")  # methods that may end a loop
+_DATA = type(
+    "Data", (), {name: 0 for kind in sealing.PLAIN for name in dir(kind)}
+)  # has the name of each method of data
 _MOST_CLASSES = 10_000
 
 
@@ -34,21 +42,59 @@ class Link:
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
         self.dropped: list[int] = []
         self.broken = ""
+        self.named: tuple[type, ...] = ()  # classes that the tests took from the program by name
+        self.doubt = False  # of the request under way
+        self.undecided = ""  # why the verdict would be the program's word, by its own choice
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """One request and its answer; raises what the program raised."""
         with sealing.lock:
             if self.broken:
                 raise Broken(self.broken)
+            self.doubt = self.doubtful(what, target, name)
+            if self.doubt and (keywords or any(not isinstance(arg, Standin) for arg in args)):
+                kind = type(target).__name__[:50]
+                self.undecided = f"the tests hand data to {kind!r}, an object of a class that they do not name"
             dropped, self.dropped = self.dropped, []
             writer = Writer(self.foreign)
             writer.put((what, target, name, list(args), keywords or {}, dropped))
             try:
                 self.pipe.send(bytes(writer.out))
-                return self.answer(args)
+                value = self.answer(args)
             except Broken as exc:
                 self.broken = str(exc)
                 raise
+            except (StopIteration, StopAsyncIteration) as exc:
+                ends = (
+                    name if what == "special" else getattr(target, "__via__", "") if isinstance(target, Standin) else ""
+                )
+                if ends in _ENDS:
+                    raise
+                raise RuntimeError(f"the program raised {type(exc).__name__}") from None
+            return self.origin(value, what, target, name)
+
+    def doubtful(self, what: str, target: Any, name: str) -> bool:
+        """Nobody can say what is handed to this: an argument, or the answer.
+
+        To a function, to a class or object of a class that the tests name, or to whatever is called, it is an
+        argument. An object of another class may stand where data was due, and then what it is handed may be what it
+        is compared with: it would be told the answer, and its operator or method would be the judge. Methods that no
+        data has are beyond doubt.
+        """
+        if not isinstance(target, Standin) or isinstance(target, self.named):
+            return False
+        if what == "call":
+            return bool(target.__part__ and hasattr(_DATA, target.__via__))
+        return what != "special" or name not in ("__round__", "__format__", "__exit__")
+
+    def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
+        """Note what a stand-in is part of, and which classes the tests have by name."""
+        if isinstance(value, StandinType) and (not isinstance(target, Standin)) and value not in self.named:
+            self.named += (value,)
+        elif what == "get" and isinstance(value, Standin) and isinstance(target, Standin):
+            object.__setattr__(value, "__via__", name)
+            object.__setattr__(value, "__part__", target.__part__ or not isinstance(target, self.named))
+        return value
 
     def answer(self, args: tuple[Any, ...] = ()) -> Any:
         """The answer that is due; changed arguments are changed here too, and printed text is printed."""
@@ -87,6 +133,8 @@ class Link:
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
         name = sealing.library_name(value)
+        if name is None and self.doubt:
+            raise TypeError("a function of the tests cannot be passed to this object")
         if name is None:
             what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
             refuse(f"they pass {what} of their own to the program")
@@ -108,7 +156,8 @@ class Link:
         if known is not None and (found := known()) is not None:
             return found
         made = object.__new__(self.kinds[class_number])
-        object.__setattr__(made, "__number__", number)
+        for slot, first in (("__number__", number), ("__part__", False), ("__via__", "")):
+            object.__setattr__(made, slot, first)
         self.alive[number] = weak(made)
         return made
 
@@ -144,42 +193,42 @@ on_refusal: list[Any] = []
 class StandinType(type):
     """The type of classes that stand for the program's own."""
 
-    link: Link
+    __link__: Link
 
     def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Link | None = None) -> Any:
         if link is None and bases and name != "Standin":
             refuse("they derive a class from one of the program's")
         made = super().__new__(mcs, name, bases, space)
         if link is not None:
-            type.__setattr__(made, "link", link)
+            type.__setattr__(made, "__link__", link)
         return made
 
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Link | None = None) -> None:
         super().__init__(name, bases, space)
 
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
-        return cls.link.ask("call", cls, "", args, keywords)
+        return cls.__link__.ask("call", cls, "", args, keywords)
 
     def __getattr__(cls, name: str) -> Any:
-        return cls.link.ask("get", cls, name)
+        return cls.__link__.ask("get", cls, name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        cls.link.ask("set", cls, name, (value,))
+        cls.__link__.ask("set", cls, name, (value,))
 
 
 class Standin(metaclass=StandinType):
     """An object of the program's. Whatever is not here is asked for over there."""
 
-    __slots__ = ("__number__", "__weakref__")
+    __slots__ = ("__number__", "__part__", "__via__", "__weakref__")
 
     def __getattr__(self, name: str) -> Any:
-        return type(self).link.ask("get", self, name)
+        return type(self).__link__.ask("get", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        type(self).link.ask("set", self, name, (value,))
+        type(self).__link__.ask("set", self, name, (value,))
 
     def __delattr__(self, name: str) -> None:
-        type(self).link.ask("delete", self, name)
+        type(self).__link__.ask("delete", self, name)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -191,19 +240,24 @@ class Standin(metaclass=StandinType):
         return number_of(self)
 
     def __str__(self) -> str:
-        return text(type(self).link.ask("special", self, "__str__"))
+        return text(type(self).__link__.ask("special", self, "__str__"))
 
     def __repr__(self) -> str:
-        return text(type(self).link.ask("special", self, "__repr__"))
+        return text(type(self).__link__.ask("special", self, "__repr__"))
 
     def __format__(self, spec: str) -> str:
-        return text(type(self).link.ask("special", self, "__format__", (spec,)))
+        return text(type(self).__link__.ask("special", self, "__format__", (spec,)))
 
     def __del__(self) -> None:
         try:
-            type(self).link.let_go(number_of(self))
+            type(self).__link__.let_go(number_of(self))
         except Exception:
             pass  # at the interpreter's end there may be nothing left to tell
+
+
+def is_standin(value: Any) -> bool:
+    """It is the program's, whatever it looks like."""
+    return isinstance(value, Standin | StandinType)
 
 
 def number_of(value: Any) -> int:
@@ -226,7 +280,7 @@ def text(value: Any) -> str:
 
 def _special(name: str) -> Any:
     def method(self: Any, *args: Any) -> Any:
-        return type(self).link.ask("special", self, name, args)
+        return type(self).__link__.ask("special", self, name, args)
 
     method.__name__ = name
     return method
@@ -238,23 +292,23 @@ def _compared(name: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, Standin):
             return name == "__ne__"
-        return type(self).link.ask("special", self, name, (other,)) is True
+        return type(self).__link__.ask("special", self, name, (other,)) is True
 
     method.__name__ = name
     return method
 
 
 def _call(self: Any, *args: Any, **keywords: Any) -> Any:
-    return type(self).link.ask("call", self, "", args, keywords)
+    return type(self).__link__.ask("call", self, "", args, keywords)
 
 
 def _truth(self: Any) -> bool:
-    return type(self).link.ask("special", self, "__bool__") is True
+    return type(self).__link__.ask("special", self, "__bool__") is True
 
 
 def _in_place(name: str) -> Any:
     def method(self: Any, other: Any) -> Any:
-        return type(self).link.ask("special", self, name, (other,))
+        return type(self).__link__.ask("special", self, name, (other,))
 
     method.__name__ = name
     return method
@@ -299,15 +353,19 @@ def merged(old: Any, new: Any) -> Any:
     return new
 
 
-def stand_in_module(link: Link, name: str) -> types.ModuleType:
-    """The program's module, as tests import it."""
+def stand_in_module(link: Link, name: str, starred: list[str], entry: frozenset[str]) -> types.ModuleType:
+    """The program's module, as tests import it; ``starred``: names that the tests use and neither have nor define."""
 
     class Module(types.ModuleType):
         __standin__ = link
 
         def __getattr__(self, attribute: str) -> Any:
             if attribute == "__all__":
-                return link.ask("all", self)
+                # A star gives the tests what they use and do not have; not whatever the program would like them to.
+                found: dict[str, Any] = {}
+                fill(found, link, self, list(starred), entry)
+                vars(self).update(found)
+                return list(found)
             if attribute[:2] == "__":
                 raise AttributeError(attribute)
             return link.ask("get", self, attribute)
@@ -320,22 +378,36 @@ def stand_in_module(link: Link, name: str) -> types.ModuleType:
     return Module(name)
 
 
-def fill(space: dict[str, Any], link: Link, module: Any, names: list[str]) -> None:
-    """Give the tests' namespace what ``names`` mean in the program's.
+def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry: frozenset[str]) -> None:
+    """Give the tests' namespace what ``names`` mean: the libraries' own things first, then the program's.
 
-    What the standard library has under such a name is the library's own and
-    not the program's: otherwise a program could replace what tests check with.
+    Otherwise a program could replace what tests check with. ``entry``: names that the problem asks the program for.
     """
-    for name, row in zip(names, link.ask("names", module, "", tuple(names)), strict=True):
+    asked = []
+    for name in names:
+        if name in entry or not library(space, name):
+            asked.append(name)
+    for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
         what, value = row
-        if what == "module":
-            try:
-                space[name] = importlib.import_module(_MODULE_ALIASES.get(name, name))
-            except ImportError:
-                continue
-        elif what == "library":
+        if what == "library":
             found = sealing.by_name(value) if type(value) is str and value.rpartition(":")[2] == name else None
             if found is not None:
                 space[name] = found
         elif what == "own":
             space[name] = value
+            link.origin(value, "get", module, name)
+
+
+def library(space: dict[str, Any], name: str) -> bool:
+    """The name is a module's, or that of what tests compare with; whether or not it is on this host."""
+    whole = _MODULE_ALIASES.get(name, name)
+    try:
+        if name in _COMPARE:
+            space[name] = getattr(importlib.import_module(_COMPARE[name]), name)
+        elif whole != name or whole in sys.stdlib_module_names or whole in ("numpy", "pytest"):
+            space[name] = importlib.import_module(whole)
+        else:
+            return False
+    except (ImportError, AttributeError):
+        pass  # then the tests do without: the program's word for it is no library
+    return True

@@ -23,7 +23,7 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("subprocess", re.compile(r"\b(?:v?fork|popen|execv[pe]{0,2}|execl[pe]?|posix_spawnp?)\s*\(|(?<![\w.:])system\s*\(|ProcessBuilder|Runtime\.getRuntime\(\)\.exec|child_process|process::Command|\"os/exec\"|import subprocess|os\.system")),
     ("path_outside", re.compile(r"[\"'<](?:/(?:proc|sys|etc|root|home|var|run|dev/shm|tmp)/)|^(?!\s*#\s*include).*[\"']\.\./|\.incbin|__has_include\s*\(\s*\"/")),
     ("native_code", re.compile(r"\b(?:ptrace|process_vm_readv|dlopen|mprotect|syscall)\s*\(|__asm__|\basm\s*(?:volatile)?\s*\(|\bunsafe\s*\{|LD_PRELOAD")),
-    ("equality_overridden", re.compile(r"operator\s*==[^{;]*\{\s*return\s+(?:true|1)\s*;|boolean\s+equals\s*\([^)]*\)\s*\{\s*return\s+true|\bint\s+(?:strn?cmp|memcmp|strcasecmp)\s*\([^)]*\)\s*(?:\{|$)|__eq__")),
+    ("equality_overridden", re.compile(r"operator\s*==[^{;]{0,200}\{\s*return\s+(?:true|1)\s*;|boolean\s+equals\s*\([^)]{0,200}\)\s*\{\s*return\s+true|\bint\s+(?:strn?cmp|memcmp|strcasecmp)\s*\([^)]{0,200}\)\s*(?:\{|$)|__eq__")),
     ("tests_patched", re.compile(r"\b(?:console|assert|process)\.\w+\s*=(?!=)|(?:Object|Array|Function|String|Number)\.prototype\.\w+\s*=(?!=)|#\s*define\s+(?:assert|abort|exit|main|NDEBUG)\b")),
     ("early_exit", re.compile(r"\b_[eE]xit\s*\(|quick_exit|Runtime\.getRuntime\(\)\.halt|process\.reallyExit|os\._exit")),
     ("process_hooks", re.compile(r"\b(?:atexit|on_exit|setitimer|sigaction)\s*\(|addShutdownHook|process\.on\(['\"]exit|__attribute__\s*\(\(\s*(?:con|de)structor")),
@@ -34,10 +34,9 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 # Where a program's own process holds its tests, leaving early is how it would skip them.
 _EXITS = re.compile(r"\bexit\s*\(\s*0?\s*\)|System\.exit|process\.exit")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_LITERAL = re.compile(
-    r"\"(?:[^\"\\\n]|\\.){1,4000}\"|'(?:[^'\\\n]|\\.){1,4000}'|`[^`]{1,4000}`|(?<![\w.])-?\d[\d.]{4,40}"
-)
+# Each text literal is consumed whether or not it is closed, so that no text is looked at twice.
+_LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|`[^`]{1,4000}`|(?<![\w.])-?\d[\d.]{4,40}")
+_LONGEST = 4000
 
 
 def findings(source: str, language: str, problem: Problem) -> Iterator[Finding]:
@@ -46,7 +45,7 @@ def findings(source: str, language: str, problem: Problem) -> Iterator[Finding]:
         yield found("source_unreadable", f"{len(source)} characters")
     text = source[:MAX_TEXT]
     if language in ("c", "cpp", "java", "javascript", "go", "rust"):
-        text = _COMMENT.sub(lambda hit: "\n" * hit.group().count("\n"), text)
+        text = _uncommented(text)
     seen: dict[str, int] = {}
     for number, row in enumerate(text.split("\n"), 1):
         row = row[:MAX_LINE]
@@ -62,12 +61,32 @@ def findings(source: str, language: str, problem: Problem) -> Iterator[Finding]:
     yield from _embedded(text, problem)
 
 
+def _uncommented(text: str) -> str:
+    """The text without C comments, its lines where they were; one that never ends takes all the rest."""
+    kept, at = [], 0
+    while (start := text.find("/", at)) >= 0:
+        kind = text[start : start + 2]
+        if kind not in ("//", "/*"):
+            kept.append(text[at : start + 1])
+            at = start + 1
+            continue
+        kept.append(text[at:start])
+        end = text.find("\n" if kind == "//" else "*/", start + 2)
+        if end < 0:
+            return "".join(kept)
+        at = end if kind == "//" else end + 2
+        kept.append("\n" * text.count("\n", start, at))
+    return "".join(kept) + text[at:]
+
+
 def _embedded(text: str, problem: Problem) -> Iterator[Finding]:
     telling = set(Known.of(problem).telling)
     if not telling:
         return
     where: dict[str, int] = {}
     for hit in _LITERAL.finditer(text):
+        if hit.end() - hit.start() > _LONGEST:
+            continue
         value = hit.group().strip("\"'`").replace("\\n", "\n").strip()
         if value in telling and value not in where:
             where[value] = text.count("\n", 0, hit.start()) + 1
