@@ -14,7 +14,7 @@ import sys
 import types
 from typing import Any
 
-from . import finish, linux, protocol, runner, sealing, serving, standins, testkit
+from . import finish, linux, names, protocol, runner, sealing, serving, standins, testkit
 
 
 def run(request: bytes, fd: int) -> None:
@@ -165,13 +165,13 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space = new_module(wanted["test_module"])
     own_names = bound_names(wanted["tests"])
     used = [name for name in free_names(wanted["tests"], {}) if name not in own_names]
-    module = standins.stand_in_module(link, wanted["module"], used, entry)
+    module = names.stand_in_module(link, wanted["module"], used, entry)
     sys.modules[wanted["module"]] = module
     if wanted["appended"]:
         space["__name__"] = wanted["module"]
         if wanted["preamble"]:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
-        standins.fill(space, link, module, [name for name in used if name not in space], entry)
+        names.fill(space, link, module, [name for name in used if name not in space], entry)
     lacks: list[str] = []
     own = (wanted["module"], wanted["test_module"])
     runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own, standins.is_standin))

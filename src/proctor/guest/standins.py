@@ -11,20 +11,14 @@ classes made here below the same built-in class.
 
 from __future__ import annotations
 
-import collections
-import importlib
 import sys
 import types
 from typing import Any
 
 from . import sealing
+from .changes import change
 from .sealing import Broken, Pipe, Reader, Refused, Writer
 
-_MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matplotlib.pyplot", "nx": "networkx"}
-# What tests compare with: never the program's, wherever it may have it from. A longer list would take functions from
-# programs that are asked for them (a ``median`` beside the ``mean`` that the problem names).
-_COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
-            "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
 _ENDS = ("__next__", "send", "throw")  # methods that may end a loop
 _DATA = type(
     "Data", (), {name: 0 for kind in sealing.PLAIN for name in dir(kind)}
@@ -325,89 +319,3 @@ def _methods() -> dict[str, Any]:
 
 
 _METHODS = _methods()
-
-
-def change(old: Any, items: list[Any]) -> None:
-    """Make a container that was passed what the program made of it; parts that are still of a kind stay the same."""
-    if isinstance(old, dict):
-        fresh = {key: merged(old[key], value) if key in old else value for key, value in items}
-        dict.clear(old)
-        dict.update(old, fresh)
-    elif isinstance(old, set):
-        old.clear()
-        old.update(items)
-    elif isinstance(old, list | collections.deque | bytearray):
-        kept = list(old)
-        fresh_items = [merged(kept[at], item) if at < len(kept) else item for at, item in enumerate(items)]
-        old.clear()
-        old.extend(fresh_items)
-    else:
-        raise ValueError("no container")
-
-
-def merged(old: Any, new: Any) -> Any:
-    """``old``, changed to equal ``new``, where both are containers of a kind; else ``new``."""
-    if type(old) is type(new) and isinstance(new, sealing.MUTABLE):
-        change(old, list(new.items()) if isinstance(new, dict) else list(new))
-        return old
-    return new
-
-
-def stand_in_module(link: Link, name: str, starred: list[str], entry: frozenset[str]) -> types.ModuleType:
-    """The program's module, as tests import it; ``starred``: names that the tests use and neither have nor define."""
-
-    class Module(types.ModuleType):
-        __standin__ = link
-
-        def __getattr__(self, attribute: str) -> Any:
-            if attribute == "__all__":
-                # A star gives the tests what they use and do not have; not whatever the program would like them to.
-                found: dict[str, Any] = {}
-                fill(found, link, self, list(starred), entry)
-                vars(self).update(found)
-                return list(found)
-            if attribute[:2] == "__":
-                raise AttributeError(attribute)
-            return link.ask("get", self, attribute)
-
-        def __setattr__(self, attribute: str, value: Any) -> None:
-            if attribute[:2] != "__":
-                refuse("they set names of the program's module")
-            super().__setattr__(attribute, value)
-
-    return Module(name)
-
-
-def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry: frozenset[str]) -> None:
-    """Give the tests' namespace what ``names`` mean: the libraries' own things first, then the program's.
-
-    Otherwise a program could replace what tests check with. ``entry``: names that the problem asks the program for.
-    """
-    asked = []
-    for name in names:
-        if name in entry or not library(space, name):
-            asked.append(name)
-    for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
-        what, value = row
-        if what == "library":
-            found = sealing.by_name(value) if type(value) is str and value.rpartition(":")[2] == name else None
-            if found is not None:
-                space[name] = found
-        elif what == "own":
-            space[name] = value
-            link.origin(value, "get", module, name)
-
-
-def library(space: dict[str, Any], name: str) -> bool:
-    """The name is a module's, or that of what tests compare with; whether or not it is on this host."""
-    whole = _MODULE_ALIASES.get(name, name)
-    try:
-        if name in _COMPARE:
-            space[name] = getattr(importlib.import_module(_COMPARE[name]), name)
-        elif whole != name or whole in sys.stdlib_module_names or whole in ("numpy", "pytest"):
-            space[name] = importlib.import_module(whole)
-        else:
-            return False
-    except (ImportError, AttributeError):
-        pass  # then the tests do without: the program's word for it is no library
-    return True
