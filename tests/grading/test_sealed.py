@@ -183,7 +183,7 @@ from solution import Stack, Base, Empty, numbers
 class T(unittest.TestCase):
     def test_methods(self):
         s = Stack(1, 2)
-        self.assertIs(s.push(3), s)
+        self.assertEqual(s.push(3), s)
         self.assertEqual(s.pop(), 3)
         self.assertEqual((s.top, len(s), list(s), s[0], 2 in s, 5 in s), (2, 2, [1, 2], 1, True, False))
         s[0] = 7
@@ -701,7 +701,7 @@ def test_an_object_where_data_is_due_is_no_judge(engine: SyncEngine, tests: str)
     assert not found.reward, found.cases
     assert not found.claimed
     if found.reward is None:
-        assert "do not name" in (found.error or "")
+        assert "did not make" in (found.error or "")
 
 
 def test_an_object_of_a_class_that_the_tests_name_is_under_test(engine: SyncEngine) -> None:
@@ -715,15 +715,15 @@ class Money:
 def rich(): return Money(1000)
 def account():
     class Account:
-        total = 0
-        def deposit(self, n): self.total += n; return self
+        balance = 0
+        def deposit(self, n): self.balance += n; return self
     return Account()
 def adder(n): return lambda m: n + m
 """
     for tests in (
         "assert Money(5) - 2 == Money(3) and Money(1) < 2 and 5 in Money(5)",
-        "assert Money(1000) == rich() and rich() - 1 == Money(999)",
-        "a = account()\na.deposit(5)\nassert a.deposit(2).total == 7",
+        "assert Money(1000) == rich()",
+        "a = account()\na.deposit(5)\nassert a.deposit(2).balance == 7",
         "assert adder(5)(3) == 8",
     ):
         passes(engine, program, tests)
@@ -786,3 +786,102 @@ def test_a_sleeper_is_not_run_again(engine: SyncEngine) -> None:
     for outcome in engine.run(Pair(half, half)):
         assert outcome.ended_by is EndedBy.WALL
         assert not outcome.confirmed
+
+
+HOLES = {
+    "the function is a class": (
+        "class f:\n    def __init__(s, *a): pass\n    def __sub__(s, o): return 0\n    def startswith(s, o): return True\n",
+        "assert abs(f(3.5) - 0.5) < 1e-6",
+    ),
+    "a method gives itself": (
+        "class Solution:\n    def go(s, x): return s\n    def __sub__(s, o): return 0\n",
+        "assert abs(Solution().go(3) - 0.5) < 1e-6",
+    ),
+    "a method gives another": (
+        "class Solution:\n    def go(s, x): return Solution()\n    def __sub__(s, o): return 0\n",
+        "assert abs(Solution().go(3) - 0.5) < 1e-6",
+    ),
+    "named by an attribute": (
+        "class append:\n    def __sub__(s, o): return 0\ndef f(x): return append()\n",
+        "x = []\nx.append(1)\nassert abs(f(3) - 4.5) < 1e-6",
+    ),
+    "an attribute that is a class": (
+        "class O: startswith = bool\ndef f(x): return O()\n",
+        "assert f(3).startswith('abc')",
+    ),
+    "a class": (
+        "class C: startswith = staticmethod(lambda x: True)\ndef f(x): return C\n",
+        "assert f(3).startswith('abc')",
+    ),
+    "classes in a list": (
+        "class C: startswith = staticmethod(lambda x: True)\ndef f(x): return [C, C]\n",
+        "assert all(x.startswith('abc') for x in f(3))",
+    ),
+    "a named tuple": (
+        "import collections\nR = collections.namedtuple('R', 'startswith count')\ndef f(x): return R(bool, bool)\n",
+        "assert f(3).startswith('abc')",
+    ),
+    "a decimal": (
+        "class O:\n    def compare(s, o): return 0\ndef f(x): return O()\n",
+        "from decimal import Decimal\nassert f(1).compare(Decimal(3)) == 0",
+    ),
+    "two faces": (
+        "class O:\n    n = 0\n    def __init__(s, x): s.x = x\n    def __iter__(s):\n        s.n += 1\n        return iter(s.x if s.n < 2 else 'ab')\n    def __len__(s): return len(s.x)\ndef f(x): return O(x)\n",
+        "from collections import Counter\nr = f('aabb')\nassert Counter(r) == Counter('aabb')\nassert all(a != b for a, b in zip(r, list(r)[1:]))\nassert len(r) == 4",
+    ),
+    "an iterator with a second life": (
+        "class O:\n    n = 0\n    def __iter__(s): s.n += 1; s.i = iter('aabb' if s.n < 2 else 'ab'); return s\n    def __next__(s): return next(s.i)\ndef f(x): return O()\n",
+        "from collections import Counter\nr = f('aabb')\nassert Counter(r) == Counter('aabb')\nassert ''.join(r) == 'ab'",
+    ),
+    "an own name": (
+        "EPS = 1e9\ndef f(x): return 0\n",
+        "EPS: float = 1e-6\nfrom solution import *\ndef test_a(): assert abs(f(1) - 5) < EPS",
+    ),
+    "a swallowed failure": (
+        "class T:\n    def __enter__(s): return s\n    def __exit__(s, *a): return True\n",
+        "with T():\n    assert 1 == 2\n    x = 1\nassert x == 1",
+    ),
+    "an exception with a class in it": (
+        "def f(x): raise ValueError(bool)\n",
+        "try:\n    f(1)\nexcept ValueError as e:\n    assert e.args[0](3)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_what_stands_where_data_is_due_earns_nothing(engine: SyncEngine, name: str) -> None:
+    program, tests = HOLES[name]
+    found = run(engine, program, tests, module="import *" in tests)
+    assert not found.reward, found.cases
+
+
+def test_objects_that_methods_give_are_said_to_decide(engine: SyncEngine) -> None:
+    program = """
+class Complex:
+    def __init__(s, a, b=0): s.a, s.b = a, b
+    def conjugate(s): return Complex(s.a, -s.b)
+    def __abs__(s): return (s.a ** 2 + s.b ** 2) ** 0.5
+    def __eq__(s, o): return (s.a, s.b) == (o.a, o.b)
+"""
+    passes(engine, program, "assert Complex(3, 4).conjugate() == Complex(3, -4) and abs(Complex(3, 4)) == 5")
+    found = run(engine, program, "assert abs(Complex(3, 4).conjugate()) == 5")
+    assert (found.reward, found.claimed) == (1.0, True)
+    assert "conjugate" in found.claim or "Complex" in found.claim
+
+
+def test_exceptions_of_libraries_are_themselves(engine: SyncEngine) -> None:
+    program = "import json, decimal\ndef f(x): return json.loads(x)\ndef g(x): return decimal.Decimal(x)\n"
+    tests = """
+import json, decimal, pytest
+def test_a():
+    with pytest.raises(json.JSONDecodeError): f("{")
+def test_b():
+    with pytest.raises(decimal.InvalidOperation): g("x")
+"""
+    passes(engine, program, tests)
+
+
+def test_rows_that_do_not_fit_fail_their_test_alone(engine: SyncEngine) -> None:
+    tests = "import pytest\n@pytest.mark.parametrize('a, b', [(1, 2, 3)])\ndef test_x(a, b): assert f() == 1\ndef test_y(): assert f() == 1\n"
+    found = run(engine, "def f(): return 1", tests)
+    assert [case.verdict for case in found.cases] == [WRONG, OK]

@@ -193,6 +193,11 @@ def judge_report(
     return tuple(grades) or (ended(outcome, end or Ending(Verdict.WRONG_ANSWER, "no test ran")),)
 
 
+def claimed(cases: tuple[CaseGrade, ...], why: str) -> tuple[CaseGrade, ...]:
+    """Grades that are the program's own claim."""
+    return tuple(replace(case, claim=why) for case in cases)
+
+
 def judge_exit(outcome: Outcome) -> CaseGrade:
     """A test program in another language: status 0 passed; another status, or abort(), is a test that failed."""
     end = ending(outcome)

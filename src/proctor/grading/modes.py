@@ -187,7 +187,7 @@ def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> 
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
         program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
-        return _claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
+        return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
     program, name = as_module(plan, source, files, warm)
     nonce, why = secrets.token_hex(16), plan.unsealed
     if plan.sealing is not None:
@@ -205,11 +205,7 @@ def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> 
         appended=problem.appended,
     )
     (outcome,) = yield Job(program, (Case(request=request),), plan.limits)
-    return _claimed(judge.judge_tests(outcome, nonce, plan.tests), why)
-
-
-def _claimed(cases: tuple[CaseGrade, ...], why: str) -> tuple[CaseGrade, ...]:
-    return tuple(replace(case, claim=why) for case in cases)
+    return judge.claimed(judge.judge_tests(outcome, nonce, plan.tests), why)
 
 
 MODES: dict[str, Callable[..., Steps]] = {

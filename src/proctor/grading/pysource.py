@@ -171,7 +171,7 @@ def _checks(node: ast.AST) -> bool:
         return True
     name = node.func if isinstance(node, ast.Call) else None
     word = name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
-    return word.startswith(("assert", "fail", "exit", "_exit"))
+    return word.startswith(("assert", "fail", "exit", "_exit", "raises", "warns"))
 
 
 def literal(source: str) -> Any:

@@ -181,7 +181,8 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
         return judge.failed(report.undecided, max(1, len(named.wanted)))
     if report is not None and report.broken:
         return _all(program, judge.Ending(Verdict.WRONG_ANSWER, report.broken), named)
-    return judge.judge_report(report, program, end, named)
+    grades = judge.judge_report(report, program, end, named)
+    return judge.claimed(grades, report.claim) if report is not None and report.claim else grades
 
 
 def _all(outcome: Outcome, end: judge.Ending, named: judge.Named) -> tuple[CaseGrade, ...]:

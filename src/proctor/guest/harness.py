@@ -165,7 +165,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space = new_module(wanted["test_module"])
     own_names = bound_names(wanted["tests"])
     used = [name for name in free_names(wanted["tests"], {}) if name not in own_names]
-    module = names.stand_in_module(link, wanted["module"], used, entry)
+    module = names.stand_in_module(link, wanted["module"], space, used, entry)
     sys.modules[wanted["module"]] = module
     if wanted["appended"]:
         space["__name__"] = wanted["module"]
@@ -177,7 +177,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own, standins.is_standin))
     if lacks:
         emit(fd, ("lacks", lacks[0][:500]))
-    for word, text in (("broken", link.broken), ("undecided", link.undecided)):
+    for word, text in (("broken", link.broken), ("undecided", link.undecided), ("claim", link.claim)):
         if text:
             emit(fd, (word, text[:500]))
     emit(fd, ("finished", wanted["nonce"]))
@@ -212,15 +212,19 @@ def bound_names(source: str) -> set[str]:
 
 
 def free_names(source: str, space: dict[str, Any]) -> list[str]:
-    """Names that the source uses and neither the interpreter nor ``space`` has; some may be attributes."""
+    """Names that the source reads and neither the interpreter nor ``space`` has."""
     found: dict[str, None] = {}
     try:
-        waiting = [compile(source, "<tests>", "exec", dont_inherit=True)]
+        waiting: list[Any] = [compile(source, "<tests>", "exec", runner.ONLY_AST, dont_inherit=True)]
     except (SyntaxError, ValueError):
         return []
     while waiting:
-        code = waiting.pop()
-        found.update(dict.fromkeys(code.co_names))
-        waiting += [item for item in code.co_consts if isinstance(item, types.CodeType)]
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += reversed(node)
+        elif hasattr(node, "_fields"):
+            if type(node).__name__ == "Name":
+                found[node.id] = None
+            waiting += [getattr(node, field, None) for field in reversed(node._fields)]
     known = sys.modules["builtins"].__dict__
     return [name for name in found if name not in known and name not in space]

@@ -17,7 +17,9 @@ _COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "
             "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
 
 
-def stand_in_module(link: Link, name: str, starred: list[str], entry: frozenset[str]) -> types.ModuleType:
+def stand_in_module(
+    link: Link, name: str, space: dict[str, Any], starred: list[str], entry: frozenset[str]
+) -> types.ModuleType:
     """The program's module, as tests import it; ``starred``: names that the tests use and neither have nor define."""
 
     class Module(types.ModuleType):
@@ -27,7 +29,7 @@ def stand_in_module(link: Link, name: str, starred: list[str], entry: frozenset[
             if attribute == "__all__":
                 # A star gives the tests what they use and do not have; not whatever the program would like them to.
                 found: dict[str, Any] = {}
-                fill(found, link, self, list(starred), entry)
+                fill(found, link, self, [name for name in starred if name not in space], entry)
                 vars(self).update(found)
                 return list(found)
             if attribute[:2] == "__":

@@ -119,6 +119,7 @@ class TestReport:
 
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
     ``undecided``: why a pass would be the word of an object that the program made up.
+    ``claim``: why a pass is partly the program's word although the tests are apart from it.
     ``lacks``: what the test file asks for and the image has not; only ever told by sealed tests.
     """
 
@@ -127,6 +128,7 @@ class TestReport:
     broken: str = ""
     lacks: str = ""
     undecided: str = ""
+    claim: str = ""
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -220,7 +222,7 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     """The report of a test run, or None when the harness never reached its end."""
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
-    finished, told = False, {"broken": "", "lacks": "", "undecided": ""}
+    finished, told = False, {"broken": "", "lacks": "", "undecided": "", "claim": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
             tests[row[1]] = row[2] is True and tests.get(row[1], True)

@@ -71,7 +71,12 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         elif key.startswith("test") and key not in called and callable(value) and not getattr(value, "__fixture__", 0):
             if skips(value):
                 continue
-            for name, call in variants(key, value, added):
+            try:
+                calls = list(variants(key, value, added))
+            except Exception as exc:  # rows that do not fit, say
+                report.failed(key, exc)
+                continue
+            for name, call in calls:
                 one(name, call, _if_passed(report) if marked(value, "xfail") else report)
     cases(added, report)
 

@@ -36,7 +36,13 @@ PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tupl
 # Changed by whoever gets them: compared before and after a call.
 MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict,
            collections.defaultdict)  # fmt: skip
+# Kinds whose values are copied, and with which an object of the program's may be confused.
+COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.time,
+          datetime.timedelta)  # fmt: skip
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
+
+_SCALARS = (str, int, float, bool, bytes, type(None))
 
 
 class Refused(BaseException):
@@ -157,7 +163,7 @@ def _fields(value: Any, kind: Any) -> list[str]:
 def plain_arguments(exc: BaseException) -> list[Any]:
     """An exception's arguments where they are plain, else its text."""
     arguments = exc.args if type(exc.args) is tuple else ()
-    if all(type(item) in (str, int, float, bool, bytes, type(None)) for item in arguments):
+    if all(type(item) in _SCALARS for item in arguments):
         return list(arguments)
     try:
         return [str(exc)[:2000]]
@@ -171,6 +177,11 @@ class Reader(values.Decoder):
     def __init__(self, data: bytes, own: Callable[[str, Any], Any]) -> None:
         super().__init__(data)
         self.own = own
+
+    def get(self, depth: int = 0) -> Any:
+        if self.data[self.at : self.at + 1] == b"o":
+            raise ValueError("an object without a number")
+        return super().get(depth)
 
     def special(self, depth: int) -> Any:
         kind, payload = self.get(depth + 1), self.get(depth + 1)
@@ -192,10 +203,18 @@ class Reader(values.Decoder):
             raise Broken(f"the answer cannot be read: {exc}") from None
 
 
+def _factory(value: Any) -> Any:
+    if value is not None and (not isinstance(value, type) or getattr(builtins, value.__name__, None) is not value):
+        raise ValueError("no built-in class")
+    return value
+
+
 def _record(payload: Any) -> Any:
     name, fields, items = payload
     if len(fields) > 100:
         raise ValueError("too many fields")
+    if not all(type(item) in PLAIN for item in items):
+        return tuple(items)  # a field may be called like a method of data, and must not be one
     return collections.namedtuple(name, fields)(*items)
 
 
@@ -223,6 +242,8 @@ def _exception(payload: Any) -> Any:
 
 def made_exception(kind: Any, arguments: list[Any]) -> BaseException:
     """An instance of an exception class; one that wants other arguments gets its text."""
+    if type(arguments) is not list or any(type(item) not in _SCALARS for item in arguments):
+        raise ValueError("arguments are not plain")
     try:
         made = kind(*arguments)
     except Exception:
@@ -235,7 +256,7 @@ def made_exception(kind: Any, arguments: list[Any]) -> BaseException:
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "Counter": lambda items: collections.Counter(dict(items)),
     "OrderedDict": lambda items: collections.OrderedDict(items),
-    "defaultdict": lambda payload: collections.defaultdict(payload[0], payload[1]),
+    "defaultdict": lambda payload: collections.defaultdict(_factory(payload[0]), payload[1]),
     "deque": lambda payload: collections.deque(payload[0], payload[1]),
     "bytearray": bytearray,
     "range": lambda payload: range(*payload),

@@ -100,6 +100,8 @@ class Server:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
         if isinstance(value, type):
             return "class", self.class_number(value)
+        if isinstance(value, BaseException) and (library := sealing.library_name(type(value))):
+            return "library_exception", (library, sealing.plain_arguments(value))
         if isinstance(value, BaseException):
             return "raised", (self.class_number(type(value)), sealing.plain_arguments(value))
         return "handle", (self.number(value), self.class_number(type(value)))

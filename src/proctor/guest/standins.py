@@ -20,9 +20,10 @@ from .changes import change
 from .sealing import Broken, Pipe, Reader, Refused, Writer
 
 _ENDS = ("__next__", "send", "throw")  # methods that may end a loop
-_DATA = type(
-    "Data", (), {name: 0 for kind in sealing.PLAIN for name in dir(kind)}
-)  # has the name of each method of data
+# Has the name of each method that data has, of every kind that is copied.
+_DATA = type("Data", (), {name: 0 for kind in sealing.COPIED for name in dir(kind) if name[:2] != "__"})
+_BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
+MADE, OF_ITS_KIND = 1, 2  # the tests made it; or a method of such an object did, and it is of the same class
 _MOST_CLASSES = 10_000
 
 
@@ -36,7 +37,9 @@ class Link:
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
         self.dropped: list[int] = []
         self.broken = ""
-        self.named: tuple[type, ...] = ()  # classes that the tests took from the program by name
+        self.named: frozenset[Any] = frozenset()  # classes that the tests took from the program by name
+        self.valued: set[type] = set()  # classes whose objects the tests made from arguments
+        self.claim = ""  # where a pass hangs on what an object of such a class says of another
         self.doubt = False  # of the request under way
         self.undecided = ""  # why the verdict would be the program's word, by its own choice
 
@@ -46,9 +49,13 @@ class Link:
             if self.broken:
                 raise Broken(self.broken)
             self.doubt = self.doubtful(what, target, name)
-            if self.doubt and (keywords or any(not isinstance(arg, Standin) for arg in args)):
-                kind = type(target).__name__[:50]
-                self.undecided = f"the tests hand data to {kind!r}, an object of a class that they do not name"
+            if self.doubt:
+                kind = type(target).__name__ if isinstance(target, Standin) else "a class"
+                self.undecided = (
+                    f"the tests use {kind[:50]!r} as data, by {name[:50]!r}: an object that they did not make"
+                )
+            if what == "call" and (args or keywords) and isinstance(target, StandinType):
+                self.valued.add(target)
             dropped, self.dropped = self.dropped, []
             writer = Writer(self.foreign)
             writer.put((what, target, name, list(args), keywords or {}, dropped))
@@ -59,35 +66,62 @@ class Link:
                 self.broken = str(exc)
                 raise
             except (StopIteration, StopAsyncIteration) as exc:
-                ends = (
-                    name if what == "special" else getattr(target, "__via__", "") if isinstance(target, Standin) else ""
-                )
-                if ends in _ENDS:
+                if what == "special" and name == "__next__":
+                    object.__setattr__(target, "__ended__", True)
+                    raise
+                if isinstance(target, Standin) and target.__via__ in _ENDS:
                     raise
                 raise RuntimeError(f"the program raised {type(exc).__name__}") from None
             return self.origin(value, what, target, name)
 
     def doubtful(self, what: str, target: Any, name: str) -> bool:
-        """Nobody can say what is handed to this: an argument, or the answer.
+        """Nobody can say whether this is used as an object, or stands where data was due.
 
-        To a function, to a class or object of a class that the tests name, or to whatever is called, it is an
-        argument. An object of another class may stand where data was due, and then what it is handed may be what it
-        is compared with: it would be told the answer, and its operator or method would be the judge. Methods that no
-        data has are beyond doubt.
+        Then its operators and methods would be the judge, and what they are handed perhaps the answer. Sound are
+        objects that the tests made, by calling a class that they name, and what operators make of those. Of others
+        they may use what no data has: call them, go through an iterator once, ask for an attribute or for a method
+        of another name, print them, compare them with another object.
         """
-        if not isinstance(target, Standin) or isinstance(target, self.named):
+        if isinstance(target, StandinType):
+            return target not in self.named and what == "get" and hasattr(_DATA, name)
+        if not isinstance(target, Standin) or target.__sound__ == MADE:
             return False
-        if what == "call":
-            return bool(target.__part__ and hasattr(_DATA, target.__via__))
-        return what != "special" or name not in ("__round__", "__format__", "__exit__")
+        if what == "special":
+            doubt = name not in _BEYOND_DOUBT and not (name == "__iter__" and hasattr(type(target), "__next__"))
+        else:
+            doubt = what == "get" and hasattr(_DATA, name)
+        if doubt and target.__sound__ == OF_ITS_KIND:
+            self.claim = f"the tests use what a method of {type(target).__name__[:50]!r} returned by {name[:50]!r}"
+            return False
+        return doubt
 
     def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
-        """Note what a stand-in is part of, and which classes the tests have by name."""
-        if isinstance(value, StandinType) and (not isinstance(target, Standin)) and value not in self.named:
-            self.named += (value,)
-        elif what == "get" and isinstance(value, Standin) and isinstance(target, Standin):
-            object.__setattr__(value, "__via__", name)
-            object.__setattr__(value, "__part__", target.__part__ or not isinstance(target, self.named))
+        """Note which classes the tests have by name, and which objects they made."""
+        if isinstance(value, StandinType):
+            # A class has a name in capitals; what the tests call by another is a function to them.
+            if what == "get" and name.lstrip("_")[:1].isupper() and not isinstance(target, Standin):
+                self.named |= {value}
+        elif isinstance(value, Standin):
+            if what == "get" and isinstance(target, Standin | StandinType):
+                object.__setattr__(value, "__via__", name)
+                object.__setattr__(value, "__owner__", target)
+            elif what == "call":
+                maker = target if isinstance(target, StandinType) else getattr(target, "__owner__", None)
+                if isinstance(maker, StandinType) and maker in self.named and type(value) is maker:
+                    object.__setattr__(value, "__sound__", MADE)
+                    return value
+                if value.__sound__:
+                    value = alias(value)
+                # Complex numbers have methods that give complex numbers; a class that only holds functions has not.
+                if (
+                    isinstance(maker, Standin)
+                    and type(maker) is type(value)
+                    and maker.__sound__
+                    and type(value) in self.valued
+                ):
+                    object.__setattr__(value, "__sound__", OF_ITS_KIND)
+            elif what == "special" and type(value) is type(target) and target.__sound__:
+                object.__setattr__(value, "__sound__", target.__sound__)
         return value
 
     def answer(self, args: tuple[Any, ...] = ()) -> Any:
@@ -124,10 +158,13 @@ class Link:
             return "handle", number_of(value)
         if isinstance(value, type) and value in self.numbers:
             return "handle", self.numbers[value]
+        if isinstance(value, BaseException):  # one of the program's, handed back
+            known = next(base for base in type(value).__mro__ if base.__module__ == "builtins")
+            return "exception", (known.__name__, sealing.plain_arguments(value))
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
         name = sealing.library_name(value)
-        if name is None and self.doubt:
+        if name is None and self.undecided:
             raise TypeError("a function of the tests cannot be passed to this object")
         if name is None:
             what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
@@ -143,6 +180,12 @@ class Link:
         if kind == "raised":
             number, arguments = payload
             return sealing.made_exception(self.kinds[number], arguments)
+        if kind == "library_exception":
+            name, arguments = payload
+            found = sealing.by_name(name)
+            if not isinstance(found, type) or not issubclass(found, BaseException):
+                raise ValueError(name)
+            return sealing.made_exception(found, arguments)
         if kind != "handle":
             raise ValueError(kind)
         number, class_number = payload
@@ -150,8 +193,7 @@ class Link:
         if known is not None and (found := known()) is not None:
             return found
         made = object.__new__(self.kinds[class_number])
-        for slot, first in (("__number__", number), ("__part__", False), ("__via__", "")):
-            object.__setattr__(made, slot, first)
+        blank(made, number)
         self.alive[number] = weak(made)
         return made
 
@@ -213,7 +255,7 @@ class StandinType(type):
 class Standin(metaclass=StandinType):
     """An object of the program's. Whatever is not here is asked for over there."""
 
-    __slots__ = ("__number__", "__part__", "__via__", "__weakref__")
+    __slots__ = ("__ended__", "__keep__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
 
     def __getattr__(self, name: str) -> Any:
         return type(self).__link__.ask("get", self, name)
@@ -225,7 +267,7 @@ class Standin(metaclass=StandinType):
         type(self).__link__.ask("delete", self, name)
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return isinstance(other, Standin) and number_of(self) == number_of(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -244,7 +286,8 @@ class Standin(metaclass=StandinType):
 
     def __del__(self) -> None:
         try:
-            type(self).__link__.let_go(number_of(self))
+            if self.__keep__ is None:
+                type(self).__link__.let_go(number_of(self))
         except Exception:
             pass  # at the interpreter's end there may be nothing left to tell
 
@@ -252,6 +295,26 @@ class Standin(metaclass=StandinType):
 def is_standin(value: Any) -> bool:
     """It is the program's, whatever it looks like."""
     return isinstance(value, Standin | StandinType)
+
+
+def blank(made: Any, number: int, keep: Any = None) -> None:
+    """Fill a new stand-in's slots; ``keep``: what it is another name of."""
+    for slot, first in (
+        ("number", number),
+        ("via", ""),
+        ("owner", None),
+        ("sound", 0),
+        ("ended", False),
+        ("keep", keep),
+    ):
+        object.__setattr__(made, f"__{slot}__", first)
+
+
+def alias(value: Any) -> Any:
+    """Another name of an object that came back from a call, where data may have been due: it is not sound."""
+    made = object.__new__(type(value))
+    blank(made, number_of(value), value)
+    return made
 
 
 def number_of(value: Any) -> int:
@@ -292,6 +355,18 @@ def _compared(name: str) -> Any:
     return method
 
 
+def _next(self: Any) -> Any:
+    if self.__ended__:
+        raise StopIteration  # an iterator ends once: what a program gives afterwards is another answer
+    return type(self).__link__.ask("special", self, "__next__")
+
+
+def _exit(self: Any, kind: Any, value: Any, trace: Any) -> bool:
+    """A failed assertion is the tests' to raise, and no program's to swallow; nor are their frames for it to see."""
+    swallow = type(self).__link__.ask("special", self, "__exit__", (None, value, None))
+    return swallow is True and not isinstance(value, AssertionError)
+
+
 def _call(self: Any, *args: Any, **keywords: Any) -> Any:
     return type(self).__link__.ask("call", self, "", args, keywords)
 
@@ -313,6 +388,7 @@ def _methods() -> dict[str, Any]:
 
     found = {name: _special(name) for name in SPECIAL}
     found |= {"__eq__": _compared("__eq__"), "__ne__": _compared("__ne__"), "__call__": _call, "__bool__": _truth}
+    found |= {"__next__": _next, "__exit__": _exit}
     for name in ("__str__", "__repr__", "__format__"):
         del found[name]  # every stand-in has these
     return found
