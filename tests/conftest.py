@@ -23,7 +23,7 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
 
 # Grades are cached for each user. Each test has a cache of its own, or what one
 # found would be taken for what another one finds; fixtures share this one.
-_CACHES = tempfile.mkdtemp(prefix="proctor-test-caches-")
+_CACHES = tempfile.mkdtemp(prefix="caches-of-tests-")
 _OWNER = os.getpid()
 atexit.register(lambda: os.getpid() == _OWNER and shutil.rmtree(_CACHES, ignore_errors=True))
 os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES, "fixtures")
