@@ -40,6 +40,7 @@ SUM = Problem(
         TestCase(stdin=b"1 1\n", expected=b"2\n", held_out=True),
     ),
     time_limit_s=0.5,
+    memory_limit_mib=64,  # which a program fills long before its time is over
 )
 DOUBLE = Problem(
     id="double",
@@ -57,7 +58,7 @@ PROGRAMS: list[tuple[str, Problem]] = [
     ("import sys\nsys.stderr.write('\\x1b[31m\\udc80' * 9)\nsys.exit(3)", SUM),
     ("print(7\n", SUM),
     ("import os\nos.kill(os.getpid(), 11)", SUM),
-    ("x = bytearray(b'x') * (700 << 20)", SUM),
+    ("x = bytearray(b'x') * (200 << 20)", SUM),
     ("while True: pass", SUM),
     ("def f(x): return x * 2", DOUBLE),
     ("def f(x): return [x, x]", DOUBLE),
