@@ -71,6 +71,9 @@ class Campaign:
         """All rounds; results come in through ``on_result`` and ``results``."""
         rows = [row for row in self.corpus.rows if row.core or not self.core_only]
         level = self.engine.isolation
+        self._honest(
+            "unit_tests"
+        )  # a sealed run takes two agents: all that there will be shall be there before the audits
         self._hold_controls("before")
         for number in range(1, self.rounds + 1):
             for start in range(0, len(rows), BLOCK):
