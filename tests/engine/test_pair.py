@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from engine_help import descriptors, job, kill, until
 
+from guessing import GUESS
 from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
@@ -13,19 +14,6 @@ from proctor.engine.shared import SyncEngine
 
 QUICK = Limits(cpu_s=1, wall_s=2)
 
-GUESS = """
-low, high = 1, 1000
-while True:
-    middle = (low + high) // 2
-    print(middle, flush=True)
-    answer = input()
-    if answer == "right":
-        break
-    if answer == "less":
-        high = middle - 1
-    else:
-        low = middle + 1
-"""
 JUDGE = """
 import sys
 secret, count = 389, 0

@@ -11,6 +11,7 @@ import pytest
 from fake_engine import FakeEngine
 
 import proctor
+from guessing import GUESS
 from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
@@ -48,19 +49,6 @@ for turn in range(10):
     print("less" if guess > secret else "more", flush=True)
 open(sys.argv[3] + "judgemessage.txt", "w").write("too many questions")
 sys.exit(43)
-"""
-GUESS = """
-low, high = 1, 1000
-while True:
-    middle = (low + high) // 2
-    print(middle, flush=True)
-    answer = input()
-    if answer == "right":
-        break
-    if answer == "less":
-        high = middle - 1
-    else:
-        low = middle + 1
 """
 GUESS_CPP = """
 #include <iostream>

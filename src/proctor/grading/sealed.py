@@ -60,7 +60,6 @@ _CODE = (
     "__file__",
     "__dict__",
 )
-_STREAMS = ("stdin",)
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
            "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
@@ -96,7 +95,7 @@ def _reason(node: ast.AST, module: str) -> str | None:
     if isinstance(node, ast.Attribute):
         if node.attr in _CODE or node.attr in _PLACES:
             return f"uses {node.attr}"
-        streams = node.attr in _STREAMS and isinstance(node.value, ast.Name) and node.value.id == "sys"
+        streams = node.attr == "stdin" and isinstance(node.value, ast.Name) and node.value.id == "sys"
         if streams and not isinstance(node.ctx, ast.Load):
             return "replaces the program's input"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":

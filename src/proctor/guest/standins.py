@@ -40,7 +40,6 @@ class Link:
         self.named: frozenset[Any] = frozenset()  # classes that the tests took from the program by name
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object of such a class says of another
-        self.doubt = False  # of the request under way
         self.undecided = ""  # why the verdict would be the program's word, by its own choice
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
@@ -48,8 +47,7 @@ class Link:
         with sealing.lock:
             if self.broken:
                 raise Broken(self.broken)
-            self.doubt = self.doubtful(what, target, name)
-            if self.doubt:
+            if self.doubtful(what, target, name):
                 kind = type(target).__name__ if isinstance(target, Standin) else "a class"
                 self.undecided = (
                     f"the tests use {kind[:50]!r} as data, by {name[:50]!r}: an object that they did not make"
@@ -373,14 +371,6 @@ def _call(self: Any, *args: Any, **keywords: Any) -> Any:
 
 def _truth(self: Any) -> bool:
     return type(self).__link__.ask("special", self, "__bool__") is True
-
-
-def _in_place(name: str) -> Any:
-    def method(self: Any, other: Any) -> Any:
-        return type(self).__link__.ask("special", self, name, (other,))
-
-    method.__name__ = name
-    return method
 
 
 def _methods() -> dict[str, Any]:
