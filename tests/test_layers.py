@@ -74,6 +74,8 @@ def test_guest_imports_only_the_standard_library_and_itself(path: Path) -> None:
 def test_hosts_import_only_the_protocol_of_the_guest(path: Path) -> None:
     for name in ours(path):
         allowed = name == "proctor.guest.protocol" or name.startswith("proctor.guest.protocol.")
+        # What a sandbox has used is read from outside it, by the same code as inside.
+        allowed = allowed or (name == "proctor.guest.cgroups" and name_of(path) == "proctor.isolation.lobby")
         assert layer(name) != "guest" or allowed, f"{name_of(path)} imports {name}"
 
 

@@ -120,6 +120,9 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         try:
             from . import jail, protocol, stream, zygote  # noqa: F401  # now: behind the walls these files cannot be seen
 
+            if config["lobby"]:
+                from . import lobby  # noqa: F401
+
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
                 os._exit(_FAILED)
@@ -206,6 +209,9 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
     from . import jail, protocol, stream, zygote
 
+    if config["lobby"]:
+        from . import lobby
+
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     if select.select([go], [], [], 0)[0]:
         os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
@@ -242,7 +248,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "own_pids": 2,  # the zygote and the jail
         "own_processes": 2 if inside else own_threads() + 256,
     }
-    zygote.preload(config["preload"], inside)
+    zygote.preload(config["preload"], inside and not config["lobby"])
     if not inside and (unseen := out_of_sight(config["root"]["covers"])):
         # Else every program that imports them would fail, by no fault of its own.
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
@@ -262,6 +268,12 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     zygote.disguise("/workspace" if inside else f"{slot.box}/workspace", folder, inside)
     zygote.settle()
     zygote.keep(config, slot)
+    if config["lobby"]:
+        try:
+            run = lobby.loop(slot)
+        except BaseException as exc:
+            zygote.report(slot.control, exc)
+        return zygote.into_case(run, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
 
@@ -360,7 +372,7 @@ def clear(paths: list[str], box: str) -> bool:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            left = not cgroups.remove(paths)
+            left = not cgroups.remove(paths + cgroups.rooms(paths))
         if left:
             time.sleep(0.005)
     try:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 
-_V1 = ("memory", "cpuacct", "pids")
+_V1 = ("memory", "cpuacct", "pids", "cpu")
+_PERIOD_US = 100_000
 
 
 def find(root: str = "/proc/self") -> dict[str, str]:
@@ -108,6 +109,18 @@ def remove(paths: list[str]) -> bool:
     return not any(os.path.exists(path) for path in paths)
 
 
+def rooms(paths: list[str]) -> list[str]:
+    """Directories of the sandboxes that a slot's agent has: beside its own, their names begin with its."""
+    found = []
+    for path in paths:
+        parent, name = os.path.split(path)
+        try:
+            found += [f"{parent}/{entry}" for entry in os.listdir(parent) if entry.startswith(f"{name}.r")]
+        except OSError:
+            pass
+    return found
+
+
 def members(paths: list[str]) -> list[int]:
     """Processes in a slot's directories."""
     pids: set[int] = set()
@@ -130,6 +143,7 @@ class Group:
         self._cpu = _first(paths, ("cpuacct.usage",), os.O_RDONLY)
         self._stat = _first(paths, ("cpu.stat",), os.O_RDONLY) if self._cpu is None else None
         self._pids = _first(paths, ("pids.max",), os.O_WRONLY)
+        self._quota = _first(paths, ("cpu.cfs_quota_us", "cpu.max"), os.O_WRONLY)
         for path in paths:
             _write(f"{path}/memory.swap.max", "0")
             _write(f"{path}/memory.oom.group", "0")
@@ -144,6 +158,14 @@ class Group:
             os.close(fd)
         self.procs = []
 
+    def close(self) -> None:
+        """Let go of its descriptors; it measures nothing any more."""
+        for name in ("_limit", "_usage", "_peak", "_events", "_fails", "_cpu", "_stat", "_pids", "_quota"):
+            fd = getattr(self, name)
+            if fd is not None:
+                os.close(fd)
+            setattr(self, name, None)
+
     def set_memory(self, size: int | None) -> None:
         """Bound the group's memory, None for no bound; ignored where there is no controller."""
         if self._limit is not None:
@@ -156,6 +178,16 @@ class Group:
         """Bound the group's processes and threads."""
         if self._pids is not None:
             os.pwrite(self._pids, b"%d" % count, 0)
+
+    def set_cpu(self, cores: float) -> None:
+        """Bound the CPUs that the group keeps busy; ignored where there is no controller."""
+        if self._quota is not None:
+            quota = max(1000, int(cores * _PERIOD_US))
+            v1 = self._open == b"-1"
+            try:
+                os.pwrite(self._quota, b"%d" % quota if v1 else b"%d %d" % (quota, _PERIOD_US), 0)
+            except OSError:
+                pass  # above what a group further up may have: that one holds it
 
     def usage(self) -> int:
         """Bytes in use now, 0 where unknown."""

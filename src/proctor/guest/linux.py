@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _socket
 import ctypes
+import fcntl
 import os
 import struct
 import sys
@@ -38,6 +40,7 @@ _NUMBERS = {  # x86-64, aarch64
     "capset": (126, 91),
     "personality": (135, 92),
     "mount_setattr": (442, 442),
+    "openat2": (437, 437),
 }
 _CAPSET, _NO_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0), bytes(24)
 _COLUMN = 0 if _MACHINE == "x86_64" else 1
@@ -111,6 +114,29 @@ def close_range(first: int) -> None:
         _syscall("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
     except OSError:
         os.closerange(first, 65_536)
+
+
+def openat2(path: str, how: bytes) -> int:
+    """openat2(2) from the working directory; ``how`` is a packed ``struct open_how``."""
+    return _syscall("openat2", ctypes.c_int(-100), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+
+
+def filesystem(fd: int) -> int:
+    """Number of the kind of file system that an open file lies on (``f_type`` of fstatfs)."""
+    buffer = ctypes.create_string_buffer(256)
+    _check(_LIBC.fstatfs(fd, buffer), "fstatfs")
+    return int.from_bytes(buffer.raw[:8], sys.byteorder)
+
+
+def loopback_up() -> None:
+    """Switch on the loopback of this network namespace."""
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    try:
+        fcntl.ioctl(
+            sock.fileno(), 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40)
+        )  # SIOCSIFFLAGS: IFF_UP | IFF_RUNNING
+    finally:
+        sock.close()
 
 
 def set_hostname(name: str) -> None:

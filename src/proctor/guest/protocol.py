@@ -43,9 +43,9 @@ HEAD = struct.Struct(">BII")
 MAX_HEADER = 1 << 20
 
 # host -> guest
-JOB, CASE, CANCEL, END = 1, 2, 3, 4
+JOB, CASE, CANCEL, END, REQUEST = 1, 2, 3, 4, 5
 # guest -> host
-READY, OUTCOME, BEAT, DONE, FAULT = 65, 66, 67, 68, 69
+READY, OUTCOME, BEAT, DONE, FAULT, ANSWER, EVENT, ENDED = 65, 66, 67, 68, 69, 70, 71, 72
 
 # Status of an agent's supervisor: 0, or that the kernel has killed for memory in the slot's group. When an agent
 # broke under a case that is the likely reason: a program can fill the group with files that outlive it.

@@ -8,6 +8,7 @@ device but the harmless few.
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any
 
 from . import linux
@@ -23,7 +24,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         plan: ``binds`` [[host path, path inside]], ``links`` [[target, path]],
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
-            [[host path, name]].
+            [[host path, name]]; ``skeleton``: where to lay out files, links and mount points once more, if anywhere.
         own_proc: mount a proc of this PID namespace (real root); otherwise the
             host's is bound, and covered as soon as the zygote has its own.
     """
@@ -40,15 +41,15 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     linux.mount("proctor", top, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755,size=4m,nr_inodes=4096")
     for path in ("proc", "dev", "etc", "tmp", "workspace", "box", ".old", *plan["dirs"]):
         os.makedirs(f"{top}/{path.lstrip('/')}", exist_ok=True)
-    for path, text in plan["files"].items():
-        os.makedirs(os.path.dirname(f"{top}{path}"), exist_ok=True)
-        with open(f"{top}{path}", "w") as file:
-            file.write(text)
-    for target, path in plan["links"]:
-        os.makedirs(os.path.dirname(f"{top}{path}"), exist_ok=True)
-        os.symlink(target, f"{top}{path}")
+    _furnish(top, plan)
+    if skeleton := plan.get("skeleton"):
+        # The same without anything mounted on it: the kernel lays no overlay over what it would uncover.
+        os.makedirs(f"{top}{skeleton}")
+        _furnish(top + skeleton, plan)
+        for fd, inside in sources:
+            _point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
     for fd, inside in sources:
-        _bind(f"{fds}/{fd}", top + inside, os.stat(fd).st_mode & 0o170000 == 0o040000)
+        _bind(f"{fds}/{fd}", top + inside, stat.S_ISDIR(os.stat(fd).st_mode))
         linux.mount_readonly(top + inside)
     for folder, entries in plan["covers"].items():
         _cover(top, folder, entries, fds)
@@ -69,27 +70,41 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     )
 
 
+def _furnish(top: str, plan: dict[str, Any]) -> None:
+    for path, text in plan["files"].items():
+        os.makedirs(os.path.dirname(f"{top}{path}"), exist_ok=True)
+        with open(f"{top}{path}", "w") as file:
+            file.write(text)
+    for target, path in plan["links"]:
+        os.makedirs(os.path.dirname(f"{top}{path}"), exist_ok=True)
+        os.symlink(target, f"{top}{path}")
+
+
 def _cover(top: str, folder: str, entries: list[tuple[int, str]], fds: str) -> None:
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("none", top + folder, "tmpfs", flags, "mode=755,size=1m,nr_inodes=4096")
     for fd, name in entries:
         inside = f"{top}{folder}/{name}"
-        _bind(f"{fds}/{fd}", inside, os.stat(fd).st_mode & 0o170000 == 0o040000)
+        _bind(f"{fds}/{fd}", inside, stat.S_ISDIR(os.stat(fd).st_mode))
         linux.mount_readonly(inside)
         os.close(fd)
     linux.mount("none", top + folder, None, flags | linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
 
 
-def _bind(source: str, target: str, is_dir: bool) -> None:
+def _point(target: str, is_dir: bool) -> None:
     if is_dir:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def _bind(source: str, target: str, is_dir: bool) -> None:
+    _point(target, is_dir)
     linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
 
 
-def mount_proc() -> bool:
+def mount_proc(point: str = "/proc") -> bool:
     """A proc of this PID namespace, with processes only; False where the kernel refuses it.
 
     Then an empty file system covers /proc, so that no other view shows through.
@@ -97,11 +112,11 @@ def mount_proc() -> bool:
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     for options in ("subset=pid,hidepid=2", "hidepid=2", None):
         try:
-            linux.mount("proc", "/proc", "proc", flags, options)
+            linux.mount("proc", point, "proc", flags, options)
         except OSError:
             continue
         return True
-    linux.mount("none", "/proc", "tmpfs", flags | linux.MS_RDONLY, "size=4k,nr_inodes=2")
+    linux.mount("none", point, "tmpfs", flags | linux.MS_RDONLY, "size=4k,nr_inodes=2")
     return False
 
 

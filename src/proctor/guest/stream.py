@@ -29,9 +29,15 @@ def peek(fd: int) -> bytes:
 
 def take_pipes(fd: int) -> tuple[int, int]:
     """Two descriptors that the host sent with one byte: to read from, and to write to."""
+    source, sink = take_fds(fd, 2)
+    return source, sink
+
+
+def take_fds(fd: int, count: int) -> list[int]:
+    """Descriptors that the host sent with one byte."""
     sock = _socket.socket(fileno=os.dup(fd))
     try:
-        byte, extra, _, _ = sock.recvmsg(1, _socket.CMSG_LEN(8))
+        byte, extra, _, _ = sock.recvmsg(1, _socket.CMSG_LEN(4 * count))
     finally:
         sock.close()
     if not byte:
@@ -39,9 +45,10 @@ def take_pipes(fd: int) -> tuple[int, int]:
     fds = array.array("i")
     for level, kind, data in extra:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-            fds.frombytes(data[:8])
-    source, sink = fds
-    return high(source), high(sink)
+            fds.frombytes(data[: 4 * count])
+    if len(fds) != count:
+        raise ValueError(f"{len(fds)} descriptors came, not {count}")
+    return [high(number) for number in fds]
 
 
 def read_exact(fd: int, count: int) -> bytes:

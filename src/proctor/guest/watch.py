@@ -69,7 +69,7 @@ class Watch:
         while True:
             ready = dict(poller.poll(TICK_MS))
             if self.signals in ready:
-                _drain(self.signals)
+                drain(self.signals)
             if self._reap():
                 break
             if self.control in ready:
@@ -145,7 +145,7 @@ class Watch:
                 if time.monotonic() > give_up:
                     raise TimeoutError("processes of the program do not die")
                 select.select([self.signals], [], [], 0.01)
-                _drain(self.signals)
+                drain(self.signals)
 
     def _kill_all(self) -> None:
         if self.in_namespace:
@@ -158,10 +158,10 @@ class Watch:
         seen: set[int] = set()
         while fresh := set(descendants(os.getpid())) - seen:
             for pid in fresh:
-                _signal(pid, signal.SIGSTOP)
+                signal_one(pid, signal.SIGSTOP)
             seen |= fresh
         for pid in seen:
-            _signal(pid, signal.SIGKILL)
+            signal_one(pid, signal.SIGKILL)
 
     def _cpu(self, meters: dict[str, int]) -> int:
         """CPU nanoseconds of the tree so far."""
@@ -244,6 +244,24 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def resident_sum() -> int:
+    """Bytes of memory of every other process of this PID namespace; shares are counted where they can be told."""
+    own, total = os.getpid(), 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != own:
+            total += _proportional(int(name)) or _resident(int(name))
+    return total
+
+
+def cpu_of_all() -> int:
+    """CPU nanoseconds of all children that ever were, and of what runs now in this PID namespace."""
+    own, ticks = os.getpid(), 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != own and (fields := _stat(int(name))):
+            ticks += sum(int(x) for x in fields[11:15])
+    return _children_ns() + int(ticks / _CLOCK_TICK * 1e9)
+
+
 def _children_ns() -> int:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return int((usage.ru_utime + usage.ru_stime) * 1e9)
@@ -274,14 +292,14 @@ def _proportional(pid: int) -> int:
         return 0
 
 
-def _signal(pid: int, number: int) -> None:
+def signal_one(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except OSError:
         pass
 
 
-def _drain(fd: int) -> None:
+def drain(fd: int) -> None:
     try:
         while os.read(fd, 4096):
             pass

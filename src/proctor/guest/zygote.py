@@ -16,7 +16,7 @@ import threading
 import traceback
 import types
 from importlib.machinery import BuiltinImporter, SourceFileLoader
-from typing import Any
+from typing import Any, NoReturn
 
 from . import case, finish, forks, harness, linux, protocol, stream
 from .jail import Jail, Run, Slot
@@ -45,9 +45,12 @@ print(sorted(d.items()), re.sub("a", "b", "aa"), f"{1.5:.2f}", sum(int(x) for x 
 """
 
 
-def preload(names: list[str], inside: bool) -> None:
-    """Import modules and run a small program once, so that no case pays for first use."""
-    start_site(inside)
+def preload(names: list[str], covered: bool) -> None:
+    """Import modules and run a small program once, so that no case pays for first use.
+
+    ``covered``: the host's directories of packages cannot be seen from here.
+    """
+    start_site(covered)
     for name in [*PRELOAD, *names]:
         try:
             importlib.import_module(name)
@@ -60,15 +63,15 @@ def preload(names: list[str], inside: bool) -> None:
     random.seed(0)
 
 
-def start_site(inside: bool) -> None:
+def start_site(covered: bool) -> None:
     """The end of the interpreter's own start, which ``-S`` kept from seeing the host's site directories.
 
-    Without namespaces they are still to be seen, so what lies in them is not looked at.
+    Where they are still to be seen, what lies in them is not looked at.
     """
     import site
 
     look = site.addpackage
-    if not inside:
+    if not covered:
         site.addpackage = lambda sitedir, name, known_paths: known_paths
     site.main()
     site.addpackage = look
@@ -147,7 +150,7 @@ def loop(slot: Slot) -> Run:
             os._exit(stream.FAILED)
 
 
-def report(control: int, exc: BaseException) -> None:
+def report(control: int, exc: BaseException) -> NoReturn:
     """Tell the host what broke here and end."""
     text = "".join(traceback.format_exception(exc))[-1800:]
     try:
@@ -174,7 +177,7 @@ def into_case(run: Run, slot: Slot) -> Script:
         harness.run(run.request, case.RESULT_FD)
     sys.argv[:] = run.argv[1:]
     sys.orig_argv[:] = ["python3", *run.argv[1:]]
-    path = f"{run.cwd}/{run.source}"
+    path = os.path.join(run.cwd, run.source or "")
     space = new_main(path)  # only now: what is frozen is never collected, and this shall be at the end
     try:
         file = os.open(path, os.O_RDONLY)  # file objects would copy more pages

@@ -69,6 +69,11 @@ def _interpreter() -> dict[str, Any]:
     }
 
 
+def interpreter_prefix() -> str:
+    """Where the interpreter of the host's image is installed."""
+    return str(_interpreter()["prefix"])
+
+
 @cache
 def _public_python() -> str | None:
     """A system interpreter of version 3.11 or newer."""

@@ -11,6 +11,8 @@ import threading
 
 # High in the 31-bit range, where no distribution or directory hands identities out.
 BASE, END = 0x7000_0000, 0x8000_0000
+# A sandbox's root and its user. The same for every engine, since the files of snapshots are theirs and outlive one.
+SANDBOX_ROOT, SANDBOX_USER = 0x6FFF_0000, 0x6FFF_0001
 PER_PROCESS = 512  # the process number keeps the engines of one host apart
 
 

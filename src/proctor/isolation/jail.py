@@ -9,6 +9,7 @@ import secrets
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from proctor.core.errors import InputError
 from proctor.core.image import Image
@@ -35,6 +36,7 @@ class JailBoundary:
             raise InputError(f"{isolation!r} is not one of {', '.join(LEVELS)}", field="isolation")
         self.levels = ["jail", "degraded"] if isolation == "auto" else [isolation]
         self.cgroup = cgroup
+        self.extra: dict[str, Any] = {}
         self.token = secrets.token_hex(4)
         sweep.sweep()
 
@@ -42,8 +44,8 @@ class JailBoundary:
         """Start one agent; see ``Boundary``."""
         name = f"{sweep.owner_prefix()}{self.token}-{number}-{secrets.token_hex(3)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            identity = self.identities.take()
-            ours.callback(self.identities.give_back, identity)
+            identity = self.take()
+            ours.callback(self.give_back, identity)
             host, guest = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             ours.callback(host.close)
             theirs.callback(guest.close)
@@ -66,7 +68,8 @@ class JailBoundary:
                 "preload": image.preload,
                 "public_python": image.public_python,
                 "uid": identity,
-            }
+                "lobby": False,
+            } | self.extra
             process = subprocess.Popen(
                 [image.python, "-S", str(_MAIN), json.dumps(config)],  # the zygote runs site, inside the image
                 stdin=subprocess.DEVNULL,
@@ -86,5 +89,13 @@ class JailBoundary:
             agent.name, agent.identity
         ):
             return False
-        self.identities.give_back(agent.identity)
+        self.give_back(agent.identity)
         return True
+
+    def take(self) -> int:
+        """The identities of a new agent."""
+        return self.identities.take()
+
+    def give_back(self, identity: int) -> None:
+        """The agent that had them is gone."""
+        self.identities.give_back(identity)

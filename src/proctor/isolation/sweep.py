@@ -44,7 +44,7 @@ def is_stale(name: str) -> bool:
 
 
 @cache
-def _parents() -> tuple[str, ...]:
+def parents() -> tuple[str, ...]:
     """Directories in which agents of this user make control groups."""
     places = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
     try:
@@ -61,7 +61,7 @@ def _parents() -> tuple[str, ...]:
 
 def sweep() -> None:
     """Remove stale control groups and directories; silent about those of other users."""
-    for parent in _parents():
+    for parent in parents():
         with contextlib.suppress(OSError):
             for entry in list(os.scandir(parent)):
                 if is_stale(entry.name):
@@ -160,5 +160,5 @@ def remove_named(name: str, identity: int) -> bool:
     for pid in strays:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    groups = [remove_group(f"{parent}/{name}") for parent in _parents() if os.path.isdir(f"{parent}/{name}")]
+    groups = [remove_group(f"{parent}/{name}") for parent in parents() if os.path.isdir(f"{parent}/{name}")]
     return not strays and all(groups) and remove_box(str(BOXES / name))

@@ -1,0 +1,264 @@
+"""One sandbox's pid 1, as the engine sees it: requests out, checked answers in.
+
+What comes back is hostile: a frame of the wrong kind or size, an answer that
+was not asked for or a field that does not fit ends the sandbox (``FrameError``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.core.errors import FrameError, InfrastructureError
+from proctor.core.sandbox import CommandOutcome, SandboxError
+from proctor.engine.stream import Stream
+from proctor.guest import protocol
+
+ANSWER_S = 60.0  # a request is answered in milliseconds; a loaded host may take a thousand times that
+_READY_S = 60.0
+PIECE = 1 << 20  # bytes of a file in one frame
+_EVENT = 1 << 16
+_LISTENERS = 4
+# What a sandbox may answer in words, as codes of the interface; anything else is ``invalid_request``.
+_CODES = {
+    "ENOENT": ("not_found", 404), "EEXIST": ("already_exists", 409), "ENOSPC": ("disk_full", 507),
+    "EACCES": ("permission_denied", 403), "EPERM": ("permission_denied", 403), "EROFS": ("permission_denied", 403),
+    "ENOTDIR": ("not_a_directory", 400), "EISDIR": ("is_a_directory", 400), "ENOTEMPTY": ("not_empty", 409),
+    "ELOOP": ("too_many_links", 400), "ENAMETOOLONG": ("invalid_path", 400), "no_such_process": ("process_ended", 409),
+    "ESRCH": ("process_ended", 409), "stdin_closed": ("stdin_closed", 409),
+}  # fmt: skip
+
+OnOutput = Callable[[int, bytes], Awaitable[None] | None]  # 1 stdout or 2 stderr, and bytes
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """A command under way in a room."""
+
+    number: int
+    keep: int | None
+    on_output: OnOutput | None
+    done: asyncio.Future[CommandOutcome]
+    arrived: asyncio.Queue[tuple[int, bytes] | None] = field(default_factory=asyncio.Queue)
+    pump: asyncio.Task[None] | None = None
+
+
+class Room:
+    """Requests to one sandbox. ``ready``, ``request``, ``start``; ended by ``close`` or by the sandbox itself."""
+
+    def __init__(self, sock: socket.socket, number: int) -> None:
+        self.sock, self.number = sock, number
+        self.stream = Stream(sock)
+        self.listeners: list[int] = []
+        self.broken: BaseException | None = None
+        self.gone = asyncio.get_running_loop().create_future()  # set when its last process is dead
+        self._next = 0
+        self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self.commands: dict[int, Running] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self.on_broken: Callable[[BaseException], None] | None = None
+
+    async def ready(self) -> None:
+        """Wait until it can be opened, and take its listening sockets.
+
+        Raises:
+            InfrastructureError: it did not come up.
+        """
+        try:
+            async with asyncio.timeout(_READY_S):
+                data, self.listeners = await self.stream.first(_LISTENERS)
+                kind, header, _ = await self._frame(0)
+        except (TimeoutError, EOFError, OSError) as exc:
+            raise InfrastructureError("a sandbox did not come up") from exc
+        if kind == protocol.FAULT:
+            raise InfrastructureError(f"a sandbox did not come up: {_words(header.get('message'))}")
+        if kind != protocol.READY or len(self.listeners) != _LISTENERS or not data:
+            raise FrameError("a sandbox's first words are not READY")
+        self._reader = asyncio.get_running_loop().create_task(self._read())
+
+    async def _frame(self, most: int) -> tuple[int, dict[str, Any], bytes]:
+        kind, header, body = protocol.unpack_head(await self.stream.exactly(protocol.HEAD.size))
+        if body > most:
+            raise ValueError(f"{body} bytes where at most {most} are due")
+        text = await self.stream.exactly(header)
+        return kind, protocol.unpack_header(text), await self.stream.exactly(body)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                most = max([PIECE, *(2 * command.keep for command in self.commands.values() if command.keep)])
+                self._take(*await self._frame(most))
+        except (EOFError, OSError):
+            self.fail(InfrastructureError("the sandbox ended"))
+        except (ValueError, KeyError, TypeError, FrameError) as exc:
+            self.fail(FrameError(f"the sandbox sent nonsense: {exc}"))
+
+    def _take(self, kind: int, header: dict[str, Any], body: bytes) -> None:
+        if kind == protocol.ANSWER:
+            asked = self._asked.pop(_number(header, "n"))
+            if not asked.done():
+                asked.set_result((header, body))
+        elif kind == protocol.EVENT:
+            running = self.commands[_number(header, "c")]
+            stream = _number(header, "stream")
+            if stream not in (1, 2) or not 0 < len(body) <= _EVENT or running.keep is not None:
+                raise ValueError("output that nobody asked for")
+            running.arrived.put_nowait((stream, body))
+            if running.arrived.qsize() > 1024:
+                raise ValueError("more output than was allowed")
+        elif kind == protocol.ENDED:
+            running = self.commands.pop(_number(header, "c"))
+            outcome = _outcome(header, body, running)
+            running.arrived.put_nowait(None)
+            if running.pump is None:
+                _settle(running.done, outcome)
+            else:
+                running.pump.add_done_callback(lambda _: _settle(running.done, outcome))
+        else:
+            raise ValueError(f"frame of kind {kind}")
+
+    def fail(self, exc: BaseException) -> None:
+        """Nothing more comes from it: whoever waits is told."""
+        if self.broken is not None:
+            return
+        self.broken = exc
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(stopped(exc))
+                asked.exception()  # whoever waits sees it; nobody has to
+        for running in self.commands.values():
+            running.arrived.put_nowait(None)
+            if not running.done.done():
+                running.done.set_exception(stopped(exc))
+                running.done.exception()
+        self._asked.clear()
+        self.commands.clear()
+        if self.on_broken:
+            self.on_broken(exc)
+
+    async def request(self, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask and wait for the answer.
+
+        Raises:
+            SandboxError: the request cannot be met, or the sandbox has stopped.
+        """
+        if self.broken is not None:
+            raise stopped(self.broken)
+        self._next += 1
+        number = self._next
+        asked = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self.stream.send_whole(protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body))
+        except OSError as exc:
+            self.fail(InfrastructureError("the sandbox ended"))
+            raise stopped(exc) from exc
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer, content = await asked
+        except TimeoutError as exc:
+            self.fail(InfrastructureError(f"the sandbox did not answer {name!r} for {ANSWER_S:.0f} s"))
+            raise stopped(exc) from exc
+        if "error" in answer:
+            word = _words(answer["error"])
+            code, status = _CODES.get(word, (word if word.islower() else "invalid_request", 400))
+            raise SandboxError(_words(answer.get("message")), code=code, status=status)
+        return answer, content
+
+    async def start(self, header: dict[str, Any], body: bytes, on_output: OnOutput | None) -> Running:
+        """Start a command; its end is ``Running.done``. ``header`` as in ``guest/room.py``."""
+        self._next += 1
+        loop = asyncio.get_running_loop()
+        running = Running(self._next, header["keep"], on_output, loop.create_future())
+        self.commands[running.number] = running
+        if running.keep is None:
+            running.pump = loop.create_task(self._pump(running))
+        try:
+            await self.request("start", body, c=running.number, **header)
+        except BaseException:
+            self.commands.pop(running.number, None)
+            running.arrived.put_nowait(None)
+            raise
+        return running
+
+    async def _pump(self, running: Running) -> None:
+        """Hand streamed output to its reader at the reader's pace, and tell the room how much was taken."""
+        failed = False
+        while (piece := await running.arrived.get()) is not None:
+            if running.on_output is not None and not failed:
+                try:
+                    taken = running.on_output(*piece)
+                    if taken is not None:
+                        await taken
+                except Exception as exc:
+                    failed = True
+                    if not running.done.done():
+                        running.done.set_exception(exc)
+                        running.done.exception()
+            if self.broken is None and running.number in self.commands:
+                with contextlib.suppress(SandboxError):
+                    await self.request("more", c=running.number, bytes=len(piece[1]))
+
+    def close(self) -> None:
+        """End it: the kernel kills all of its processes when its pid 1 sees the end of its socket."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.fail(InfrastructureError("the sandbox was stopped"))
+        if self._reader:
+            self._reader.cancel()
+        for fd in self.listeners:
+            os.close(fd)
+        self.listeners = []
+        self.stream.drop()
+        self.sock.close()
+
+
+def _settle(done: asyncio.Future[CommandOutcome], outcome: CommandOutcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def stopped(cause: BaseException) -> SandboxError:
+    """What a caller gets whose sandbox is no more."""
+    error = SandboxError(f"{cause}", code="sandbox_stopped", status=409, hint="create another")
+    error.__cause__ = cause
+    return error
+
+
+def _words(value: Any) -> str:
+    return value[:2000].encode("utf-8", "replace").decode() if isinstance(value, str) else "no message"
+
+
+def _number(header: dict[str, Any], name: str, high: int = 1 << 62) -> int:
+    value = header[name]
+    if type(value) is not int or not 0 <= value <= high:
+        raise ValueError(f"{name} is no number in its range")
+    return value
+
+
+def _outcome(header: dict[str, Any], body: bytes, running: Running) -> CommandOutcome:
+    kept, written = header["kept"], header["written"]
+    if not isinstance(kept, list) or not isinstance(written, list) or len(kept) != 2 or len(written) != 2:
+        raise ValueError("sizes of streams are not two pairs")
+    sizes = [_number({"size": size}, "size") for size in kept + written]
+    if sizes[0] + sizes[1] != len(body) or max(sizes[:2]) > (running.keep or 0):
+        raise ValueError("streams are not as long as said")
+    timed_out, killed = header["timed_out"] is True, header["killed"] is True
+    code = None if header["exit"] is None else _number(header, "exit", 255)
+    if code is None and not timed_out and header["signal"] is not None:
+        code = -_number(header, "signal", 64)
+    return CommandOutcome(
+        exit_code=None if timed_out else code,
+        stdout=body[: sizes[0]],
+        stderr=body[sizes[0] :],
+        stdout_truncated=running.keep is not None and sizes[2] > sizes[0],
+        stderr_truncated=running.keep is not None and sizes[3] > sizes[1],
+        timed_out=timed_out,
+        out_of_memory=killed,
+        duration_ms=_number(header, "wall_ns") / 1e6,
+        process_id=str(running.number),
+    )

@@ -1,0 +1,138 @@
+"""The root of one sandbox: layers over the image, and a bounded tmpfs on top for all that it writes.
+
+Built by the sandbox's pid 1 in a mount namespace of its own, then pivoted into,
+so that neither the layers' store nor another sandbox's files have a path here.
+The tmpfs is memory: it has a quota that the kernel keeps, needs no cleaning up,
+and nothing that a program names is ever a name on the host's disk.
+
+Overlay mounts do not cross mount points, and the image of the host is made of
+several, so each of them gets an overlay of its own. What is written into them
+lies in one tree per mount below ``/box/up``, which is what a snapshot takes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import linux
+from .root import mount_proc
+
+LAYERS = "/.layers"  # where the zygote's root shows the store
+SKELETON = "/.skeleton"  # of that root itself, with nothing mounted on it
+_BOX = "/box"
+# What a system has and a bare image of the host has not: path, mode, whether it is the sandbox user's.
+_FOLDERS = (
+    ("workspace", 0o755, True), ("tmp", 0o1777, False), ("var", 0o755, False), ("var/tmp", 0o1777, False),
+    ("root", 0o755, False), ("home", 0o755, True), ("opt", 0o755, True), ("srv", 0o755, True), ("etc", 0o755, False),
+    ("run", 0o755, True), ("mnt", 0o755, True),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Floor:
+    """What was built: (place in the root, descriptor of the directory that takes what is written there)."""
+
+    uppers: list[tuple[str, int]] = field(default_factory=list)
+    box: int = -1  # the tmpfs itself: its free space is the sandbox's
+
+
+def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
+    """Build the root and pivot into it.
+
+    Args:
+        plan: ``layers`` [name in the store, newest first]; ``host``: the image's own mounts lie below them;
+            ``tops`` [path]: those of them that may be written over; ``binds`` [path]: those that may not;
+            ``covers`` [path]: directories of which only layers show something; ``owned`` [path]: directories of the
+            image that the sandbox's user may write in; ``files`` {path: text} to add; ``size`` bytes and ``inodes``.
+        uid: the sandbox's user.
+        root_uid: its root, or the same where this host gives it one identity.
+
+    Raises:
+        OSError: this host does not allow an overlay here.
+    """
+    linux.mount("sandbox", _BOX, "tmpfs", linux.MS_NOSUID, f"size={plan['size']},nr_inodes={plan['inodes']},mode=711")
+    for name in ("up", "work", "root", "empty"):
+        os.mkdir(f"{_BOX}/{name}", 0o755)
+    floor = Floor(box=os.open(_BOX, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    layers = [f"{LAYERS}/{name}" for name in plan["layers"]]
+    folders = _folders(plan, layers)
+    places = ["", *(plan["tops"] if plan["host"] else ()), *(plan["covers"] if plan["host"] else ())]
+    for number, place in enumerate(places):
+        upper, work = f"{_BOX}/up/{number}", f"{_BOX}/work/{number}"
+        os.mkdir(upper, 0o755)
+        os.mkdir(work, 0o755)
+        mine = uid if place in plan["covers"] else root_uid
+        os.chown(upper, mine, mine)
+        for path, mode, owner in folders.pop(place, ()):
+            os.mkdir(f"{upper}/{path}")
+            os.chmod(f"{upper}/{path}", mode)
+            who = uid if owner else root_uid
+            os.chown(f"{upper}/{path}", who, who)
+        if not place:
+            _write(upper, plan["files"], root_uid)
+        lower = [layer + place for layer in layers if _is_dir(layer + place)]
+        if plan["host"] and place not in plan["covers"]:
+            lower.append(place or SKELETON)
+        target = f"{_BOX}/root{place}"
+        options = f"userxattr,lowerdir={':'.join(lower or [f'{_BOX}/empty'])},upperdir={upper},workdir={work}"
+        linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
+        floor.uppers.append((place, os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
+    root = f"{_BOX}/root"
+    for name in ("proc", "dev", ".old"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    for path in plan["binds"] if plan["host"] else ():
+        linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC)
+    linux.mount("/dev", f"{root}/dev", None, linux.MS_BIND | linux.MS_REC)
+    mount_proc(f"{root}/proc")
+    linux.pivot_root(root, f"{root}/.old")
+    os.chdir("/")
+    linux.umount("/.old", linux.MNT_DETACH)
+    os.rmdir("/.old")
+    return floor
+
+
+def _folders(plan: dict[str, Any], layers: list[str]) -> dict[str, list[tuple[str, int, bool]]]:
+    """Directories to make in the upper of each place, but for those that a layer already has."""
+    made: dict[str, list[tuple[str, int, bool]]] = {"": []}
+    for path, mode, owner in _FOLDERS:
+        if not any(_exists(f"{layer}/{path}") for layer in layers):
+            made[""].append((path, mode, owner))
+    for path in plan["owned"] if plan["host"] else ():
+        top = max((top for top in plan["tops"] if path.startswith(f"{top}/")), key=len, default=None)
+        if top is None or any(_exists(layer + path) for layer in layers) or not _is_dir(path):
+            continue
+        parts = path[len(top) + 1 :].split("/")
+        rows = made.setdefault(top, [])
+        for depth in range(1, len(parts)):
+            row = "/".join(parts[:depth]), 0o755, False
+            if not any(row[0] == known[0] for known in rows):
+                rows.append(row)
+        rows.append(("/".join(parts), 0o755, True))
+    return made
+
+
+def _write(upper: str, files: dict[str, str], owner: int) -> None:
+    for path, text in files.items():
+        at = upper
+        for part in path.strip("/").split("/")[:-1]:
+            at = f"{at}/{part}"
+            if not _exists(at):
+                os.mkdir(at, 0o755)
+                os.chown(at, owner, owner)
+        with open(upper + path, "w") as file:
+            file.write(text)
+        os.chown(upper + path, owner, owner)
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
+def _is_dir(path: str) -> bool:
+    """A directory and no link to one: what a layer holds is a program's word, and ``..`` in it leads anywhere."""
+    try:
+        return os.path.isdir(path) and os.path.realpath(path) == path
+    except OSError:
+        return False

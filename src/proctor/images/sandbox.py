@@ -1,0 +1,72 @@
+"""What a sandbox's root is made of where it lies on the host's own interpreter and libraries."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from proctor.core.image import Image
+from proctor.images.host import SYSTEM, host_image, interpreter_prefix
+
+_POINT, _SKELETON = "/.layers", "/.skeleton"
+_CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+_PREFIX_FOLDERS = ("bin", "share", "include", "etc")  # where pip puts what is no module
+_LOCAL_FOLDERS = ("bin", "sbin", "lib", "share", "include", "etc", "src", "man")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What layers are put on: the image of the agent that forks sandboxes, and the fixed part of each one's plan.
+
+    Attributes:
+        image: of the agent.
+        floor: ``tops``, ``binds``, ``covers`` and ``owned`` of ``guest/floor.py``.
+        sites: directories of packages, as sandboxes see them.
+        certificates: the bundle of certificate authorities, None where the host has none.
+    """
+
+    image: Image
+    floor: dict[str, Any]
+    sites: list[str]
+    certificates: str | None = None
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground:
+    """The host's interpreter and libraries as the ground of sandboxes.
+
+    Args:
+        layers: the store's directory of layers, which only the agent itself sees.
+        binds: further files and directories of the host to show read-only, at the same place.
+
+    Raises:
+        InfrastructureError: the interpreter cannot be used.
+    """
+    base = host_image()
+    prefix = interpreter_prefix()
+    tops = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    if [prefix, prefix] in base.plan["binds"]:
+        tops.append(prefix)
+    authorities = [
+        path for path in (ssl.get_default_verify_paths().cafile, *_CERTIFICATES) if path and os.path.exists(path)
+    ]
+    certificates = authorities[0] if authorities else None
+    shown = [inside for _, inside in base.plan["binds"] if inside not in tops]
+    more = [path for path in dict.fromkeys([*([certificates] if certificates else []), *binds]) if path not in shown]
+    more = [path for path in more if not any(path.startswith(f"{top}/") for top in tops)]
+    plan = {
+        **base.plan,
+        "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), _POINT]] if layers else []),
+        "dirs": [*base.plan["dirs"], _POINT],
+        "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
+        "skeleton": _SKELETON,
+    }
+    sites = list(base.plan["covers"])
+    owned = [f"/usr/local/{name}" for name in _LOCAL_FOLDERS]
+    owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
+    floor = {"tops": tops, "binds": shown + more, "covers": sites, "owned": owned}
+    return Ground(replace(base, plan=plan), floor, sites, certificates)

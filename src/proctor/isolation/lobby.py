@@ -1,0 +1,84 @@
+"""The wall of sandboxes: one agent that forks any number of them, each behind namespaces of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.guest import cgroups
+from proctor.isolation import sweep
+from proctor.isolation.base import AgentProcess
+from proctor.isolation.identities import SANDBOX_ROOT
+from proctor.isolation.jail import JailBoundary
+
+
+@dataclass(slots=True)
+class RoomGroup:
+    """The control group of one sandbox, as seen from outside it; empty where this user may make none.
+
+    Attributes:
+        meter: bounds and meters.
+        doors: descriptors that a process writes 0 to in order to enter; closed once they were sent.
+    """
+
+    paths: list[str]
+    meter: cgroups.Group
+    doors: list[int] = field(default_factory=list)
+
+    def close_doors(self) -> None:
+        """Nobody else enters."""
+        for fd in self.doors:
+            os.close(fd)
+        self.doors.clear()
+
+    def remove(self) -> bool:
+        """Kill what is in it and remove it; False while something in it is still dying."""
+        self.close_doors()
+        gone = [sweep.remove_group(path) for path in self.paths]
+        if all(gone):
+            self.meter.close()
+        return all(gone)
+
+
+class LobbyBoundary(JailBoundary):
+    """Starts lobbies. Their level is always jail: without namespaces nothing would keep two sandboxes apart.
+
+    Args:
+        layers: directory of the store whose layers sandboxes may lie on; None for none.
+    """
+
+    def __init__(self, layers: Path | None = None, *, cgroup: bool = True) -> None:
+        super().__init__("jail", cgroup=cgroup)
+        self.layers = layers
+        self.extra = {"lobby": True}
+
+    def take(self) -> int:
+        """The identities of sandboxes, which all engines share."""
+        return SANDBOX_ROOT
+
+    def give_back(self, identity: int) -> None:
+        """Nothing to do: they are never taken."""
+
+    def group(self, agent: AgentProcess, number: int) -> RoomGroup:
+        """A new control group for a sandbox of this agent. Its name lets the agent's end, or a sweep, find it."""
+        paths = cgroups.create(room_name(agent.name, number)) if self.cgroup else []
+        meter = cgroups.Group(paths)
+        doors, meter.procs = meter.procs, []
+        return RoomGroup(paths, meter, doors)
+
+    def ended(self, agent: AgentProcess) -> bool:
+        """See ``Boundary``; groups of its rooms go with it."""
+        gone = True
+        for parent in sweep.parents():
+            with contextlib.suppress(OSError):
+                for entry in list(os.scandir(parent)):
+                    if entry.name.startswith(f"{agent.name}.r"):
+                        gone = sweep.remove_group(entry.path) and gone
+        return super().ended(agent) and gone
+
+
+def room_name(agent: str, number: int) -> str:
+    """Name of a room's control group: the agent's, and a number."""
+    return f"{agent}.r{number}"
