@@ -27,7 +27,6 @@ class Lobby:
         self.closed = False
         self.fault: BaseException | None = None
         self._number = 0
-        self._turn = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
 
     @classmethod
@@ -92,9 +91,7 @@ class Lobby:
             room = Room(host, number)
             self.rooms[number], self.groups[number] = room, group
             head = protocol.pack(protocol.JOB, {"room": number, "groups": len(group.doors)})
-            async with self._turn:
-                await self.link.stream.send(head)
-                await self.link.stream.send_pipes([guest.fileno(), *group.doors])
+            await self.link.stream.send_whole(head, [guest.fileno(), *group.doors])
         except OSError as exc:
             self.rooms.pop(number, None)
             host.close()
@@ -118,8 +115,7 @@ class Lobby:
                 await asyncio.shield(room.gone)
         if not room.gone.done():  # its pid 1 does not see its socket's end: it is stopped, or starved
             with contextlib.suppress(OSError):
-                async with self._turn:
-                    await self.link.stream.send(protocol.pack(protocol.CANCEL, {"room": room.number}))
+                await self.link.stream.send_whole(protocol.pack(protocol.CANCEL, {"room": room.number}))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLEAR_S):
                     await asyncio.shield(room.gone)

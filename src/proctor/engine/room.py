@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ ANSWER_S = 60.0  # a request is answered in milliseconds; a loaded host may take
 _READY_S = 60.0
 PIECE = 1 << 20  # bytes of a file in one frame
 _EVENT = 1 << 16
-_LISTENERS = 4
+LISTENERS = ("proxy", "http", "https", "dns")  # in the order in which a room hands them over
 # What a sandbox may answer in words, as codes of the interface; anything else is ``invalid_request``.
 _CODES = {
     "ENOENT": ("not_found", 404), "EEXIST": ("already_exists", 409), "ENOSPC": ("disk_full", 507),
@@ -54,7 +53,6 @@ class Room:
     def __init__(self, sock: socket.socket, number: int) -> None:
         self.sock, self.number = sock, number
         self.stream = Stream(sock)
-        self.listeners: list[int] = []
         self.broken: BaseException | None = None
         self.gone = asyncio.get_running_loop().create_future()  # set when its last process is dead
         self._next = 0
@@ -64,20 +62,19 @@ class Room:
         self.on_broken: Callable[[BaseException], None] | None = None
 
     async def ready(self) -> None:
-        """Wait until it can be opened, and take its listening sockets.
+        """Wait until it can be opened.
 
         Raises:
             InfrastructureError: it did not come up.
         """
         try:
             async with asyncio.timeout(_READY_S):
-                data, self.listeners = await self.stream.first(_LISTENERS)
                 kind, header, _ = await self._frame(0)
         except (TimeoutError, EOFError, OSError) as exc:
             raise InfrastructureError("a sandbox did not come up") from exc
         if kind == protocol.FAULT:
             raise InfrastructureError(f"a sandbox did not come up: {_words(header.get('message'))}")
-        if kind != protocol.READY or len(self.listeners) != _LISTENERS or not data:
+        if kind != protocol.READY:
             raise FrameError("a sandbox's first words are not READY")
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
@@ -141,8 +138,20 @@ class Room:
         if self.on_broken:
             self.on_broken(exc)
 
-    async def request(self, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
+    async def request(
+        self,
+        name: str,
+        body: bytes = b"",
+        *,
+        give: socket.socket | None = None,
+        answer_s: float = ANSWER_S,
+        **header: Any,
+    ) -> tuple[dict[str, Any], bytes]:
         """Ask and wait for the answer.
+
+        Args:
+            give: a socket that the room gets with the request.
+            answer_s: seconds after which a room that does not answer is given up.
 
         Raises:
             SandboxError: the request cannot be met, or the sandbox has stopped.
@@ -153,21 +162,37 @@ class Room:
         number = self._next
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            await self.stream.send_whole(protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body))
+            frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
+            await self.stream.send_whole(frame, [give.fileno()] if give else None)
         except OSError as exc:
             self.fail(InfrastructureError("the sandbox ended"))
             raise stopped(exc) from exc
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(answer_s):
                 answer, content = await asked
         except TimeoutError as exc:
-            self.fail(InfrastructureError(f"the sandbox did not answer {name!r} for {ANSWER_S:.0f} s"))
+            self.fail(InfrastructureError(f"the sandbox did not answer {name!r} for {answer_s:.0f} s"))
             raise stopped(exc) from exc
         if "error" in answer:
             word = _words(answer["error"])
             code, status = _CODES.get(word, (word if word.islower() else "invalid_request", 400))
             raise SandboxError(_words(answer.get("message")), code=code, status=status)
         return answer, content
+
+    async def listen(self) -> dict[str, socket.socket]:
+        """Sockets that listen inside the sandbox, by the names in ``LISTENERS``; whoever takes them closes them."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours:
+            with theirs:
+                await self.request("listen", give=theirs)
+            ours.setblocking(False)
+            _, fds, _, _ = socket.recv_fds(ours, 1, len(LISTENERS), socket.MSG_CMSG_CLOEXEC)
+        found = [socket.socket(fileno=fd) for fd in fds]
+        if len(found) != len(LISTENERS):
+            for sock in found:
+                sock.close()
+            raise SandboxError("the sandbox did not hand over its sockets", code="no_network", status=500)
+        return dict(zip(LISTENERS, found, strict=True))
 
     async def start(self, header: dict[str, Any], body: bytes, on_output: OnOutput | None) -> Running:
         """Start a command; its end is ``Running.done``. ``header`` as in ``guest/room.py``."""
@@ -210,9 +235,6 @@ class Room:
         self.fail(InfrastructureError("the sandbox was stopped"))
         if self._reader:
             self._reader.cancel()
-        for fd in self.listeners:
-            os.close(fd)
-        self.listeners = []
         self.stream.drop()
         self.sock.close()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,20 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from proctor.core.errors import InfrastructureError, IsolationUnavailable
-from proctor.core.sandbox import (
-    CommandOutcome,
-    CommandSpec,
-    SandboxError,
-    SandboxInfo,
-    SandboxSpec,
-    State,
-    StopReason,
-)
+from proctor.core.errors import InfrastructureError
+from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError, SandboxInfo, SandboxSpec, State, StopReason
 from proctor.engine import capacity
-from proctor.engine.lobby import Lobby
-from proctor.engine.queue import Queue, Seat
-from proctor.engine.room import OnOutput, Room, Running
+from proctor.engine.queue import Queue
+from proctor.engine.room import OnOutput, Running
+from proctor.engine.rooms import ATTEMPTS, Rooms
+from proctor.engine.sandbox import Sandbox
 from proctor.images.sandbox import Ground, host_ground
 from proctor.isolation.lobby import LobbyBoundary
 
@@ -40,53 +32,6 @@ MOST = 100
 _KEPT = 10_000  # records of sandboxes that have ended
 _INODES = 200_000
 _PROCESSES = 1024
-_ATTEMPTS = 3
-
-
-class Sandbox:
-    """One sandbox, on the engine's side."""
-
-    def __init__(self, spec: SandboxSpec, seat: Seat) -> None:
-        self.id = f"sbx_{secrets.token_hex(10)}"
-        self.spec, self.seat = spec, seat
-        self.created_at = time.time()
-        self.expires_at = self.created_at + spec.timeout_seconds
-        self.state, self.reason = State.RUNNING, None
-        self.stopped_at: float | None = None
-        self.room: Room | None = None
-        self.lobby: Lobby | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.ending: asyncio.Task[None] | None = None
-        self.cpu_seconds = 0.0
-
-    reason: StopReason | None
-
-    def info(self) -> SandboxInfo:
-        """A look at it."""
-        if self.state is State.RUNNING:
-            self.measure()
-        return SandboxInfo(
-            id=self.id, state=self.state, spec=self.spec, created_at=self.created_at, expires_at=self.expires_at,
-            stopped_at=self.stopped_at, stop_reason=self.reason, cpu_seconds=self.cpu_seconds,
-        )  # fmt: skip
-
-    def measure(self) -> None:
-        """Bring its CPU seconds up to date, where the host has a meter."""
-        if self.room and self.lobby and (group := self.lobby.groups.get(self.room.number)) and group.meter.cpu:
-            self.cpu_seconds = max(self.cpu_seconds, group.meter.cpu_ns() / 1e9)
-
-    def kills(self) -> int:
-        """Processes of it that the kernel has killed for memory."""
-        if self.room and self.lobby and (group := self.lobby.groups.get(self.room.number)):
-            return group.meter.oom_kills()
-        return 0
-
-    def live(self) -> Room:
-        """Its room; SandboxError when it has stopped."""
-        if self.state is not State.RUNNING or self.room is None:
-            why = f" ({self.reason.value})" if self.reason else ""
-            raise SandboxError(f"sandbox {self.id} has stopped{why}", code="sandbox_stopped", status=409)
-        return self.room
 
 
 class Sandboxes:
@@ -103,101 +48,35 @@ class Sandboxes:
         self, *, most: int = MOST, memory_mib: int | None = None, layers: Path | None = None, spare: int = SPARE,
         ground: Ground | None = None,
     ) -> None:  # fmt: skip
-        self.boundary = LobbyBoundary(layers)
         self.ground = ground or host_ground(layers)
         self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()))
-        self.spare = min(spare, most)
-        self._lobby: Lobby | None = None
-        self._starting: asyncio.Lock | None = None
-        self._spares: list[Room] = []
-        self._making = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.rooms = Rooms(LobbyBoundary(layers), self.ground.image, min(spare, most))
         self._all: OrderedDict[str, Sandbox] = OrderedDict()
         self._names: dict[str, str] = {}
-        self._number = 0
-        self._closed = False
 
     @property
     def features(self) -> dict[str, Any]:
         """What the agent said of its walls and meters; empty before the first."""
-        return self._lobby.link.features if self._lobby else {}
+        return self.rooms.lobby.link.features if self.rooms.lobby else {}
 
     async def start(self) -> None:
         """Bring the agent and the first rooms up, so that a host that allows none is known.
 
         Raises:
-            IsolationUnavailable: no sandboxes without namespaces.
+            IsolationUnavailable: there are no sandboxes without namespaces.
         """
-        await self._agent()
-        self._fill()
+        await self.rooms.agent()
+        self.rooms.fill()
 
     async def close(self) -> None:
         """End all sandboxes and wait until nothing of them is left."""
-        self._closed = True
+        self.rooms.closed = True
         self.queue.close()
         await asyncio.gather(*(self.stop(box.id, StopReason.CLOSED) for box in self._running()))
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        if self._lobby:
-            await self._lobby.close()
+        await self.rooms.close()
 
     def _running(self) -> list[Sandbox]:
         return [box for box in self._all.values() if box.state is State.RUNNING]
-
-    # ------------------------------------------------------------ rooms
-
-    async def _agent(self) -> Lobby:
-        if self._starting is None:
-            self._starting = asyncio.Lock()
-        async with self._starting:
-            if self._lobby is not None and not self._lobby.closed:
-                return self._lobby
-            if self._closed:
-                raise InfrastructureError("the engine of the sandboxes was closed")
-            if self._lobby is not None:
-                self._spares.clear()
-                self._later(self._lobby.close())
-            fault: InfrastructureError | None = None
-            for _ in range(_ATTEMPTS):
-                self._number += 1
-                try:
-                    self._lobby = await Lobby.start(self.boundary, self.ground.image, self._number)
-                    return self._lobby
-                except IsolationUnavailable:
-                    raise
-                except InfrastructureError as exc:
-                    fault = exc
-            raise fault or InfrastructureError("no agent came up")
-
-    def _later(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _fill(self) -> None:
-        while not self._closed and len(self._spares) + self._making < self.spare:
-            self._making += 1
-            self._later(self._make())
-
-    async def _make(self) -> None:
-        try:
-            room = await (await self._agent()).room()
-            self._spares.append(room)
-        except InfrastructureError:
-            pass  # whoever needs one tries himself and is told
-        finally:
-            self._making -= 1
-        if self._closed and self._spares and self._lobby:
-            await self._lobby.end(self._spares.pop())
-
-    async def _room(self) -> tuple[Lobby, Room]:
-        lobby = await self._agent()
-        while self._spares:
-            room = self._spares.pop(0)
-            if room.broken is None:
-                return lobby, room
-        return lobby, await lobby.room()
 
     # ------------------------------------------------------------ life
 
@@ -238,8 +117,8 @@ class Sandboxes:
 
     async def _open(self, box: Sandbox) -> None:
         fault: BaseException | None = None
-        for _ in range(_ATTEMPTS):
-            lobby, room = await self._room()
+        for _ in range(ATTEMPTS):
+            lobby, room = await self.rooms.take()
             group = lobby.groups[room.number]
             group.meter.set_memory(group.meter.usage() + (box.spec.memory_mib << 20))
             group.meter.set_pids(_PROCESSES + 2)
@@ -251,7 +130,7 @@ class Sandboxes:
                 await lobby.end(room)
                 continue
             finally:
-                self._fill()
+                self.rooms.fill()
             box.room, box.lobby = room, lobby
             room.on_broken = lambda _: self._broken(box)
             return
@@ -282,11 +161,11 @@ class Sandboxes:
             if time.time() < box.expires_at:
                 self._arm(box)  # it was extended, or the clock was set back
             else:
-                self._later(self.stop(box.id, StopReason.LEASE))
+                self.rooms.later(self.stop(box.id, StopReason.LEASE))
 
     def _broken(self, box: Sandbox) -> None:
-        if box.state is State.RUNNING and not self._closed:
-            self._later(self.stop(box.id, StopReason.FAULT))
+        if box.state is State.RUNNING and not self.rooms.closed:
+            self.rooms.later(self.stop(box.id, StopReason.FAULT))
 
     def get(self, sandbox_id: str) -> Sandbox:
         """By its id; SandboxError ``not_found`` (404)."""
@@ -317,7 +196,7 @@ class Sandboxes:
                 box.timer.cancel()
             if box.spec.name is not None:
                 self._names.pop(box.spec.name, None)
-            box.ending = self._later(self._end(box))
+            box.ending = self.rooms.later(self._end(box))
         if box.ending:
             await asyncio.shield(box.ending)
         return box
@@ -363,6 +242,7 @@ class Sandboxes:
     async def start_command(self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None) -> Running:
         """Start a command; its outcome comes from ``finish_command``."""
         box = self.get(sandbox_id)
+        await box.free.wait()
         room = box.live()
         stdin = "pipe" if spec.stdin_open else "none" if spec.stdin is None else "data"
         header = {
@@ -383,7 +263,7 @@ class Sandboxes:
         except BaseException:
             if not running.done.done() or running.done.cancelled():
                 with contextlib.suppress(SandboxError):
-                    await asyncio.shield(self._later(self.kill(sandbox_id, running.number, 9)))
+                    await asyncio.shield(self.rooms.later(self.kill(sandbox_id, running.number, 9)))
             raise
 
     @staticmethod
@@ -403,4 +283,6 @@ class Sandboxes:
 
     async def files(self, sandbox_id: str, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
         """A request of ``guest/files.py``."""
-        return await self.get(sandbox_id).live().request(f"files.{name}", body, **header)
+        box = self.get(sandbox_id)
+        await box.free.wait()
+        return await box.live().request(f"files.{name}", body, **header)

@@ -42,25 +42,12 @@ class Stream:
             except BlockingIOError:
                 await self._writable()
 
-    async def send_whole(self, data: bytes) -> None:
-        """Send all of it before any other whole send begins, whoever waits for whom."""
+    async def send_whole(self, data: bytes, fds: list[int] | None = None) -> None:
+        """Send all of it, and descriptors behind it, before any other whole send begins."""
         async with self._turn:
             await self.send(data)
-
-    async def first(self, count: int) -> tuple[bytes, list[int]]:
-        """Wait for the first bytes, and take up to ``count`` descriptors that came with them; the bytes stay to be read."""
-        loop = asyncio.get_running_loop()
-        come = asyncio.Event()
-        loop.add_reader(self.sock, come.set)
-        try:
-            await come.wait()
-        finally:
-            loop.remove_reader(self.sock)
-        data, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, count, socket.MSG_CMSG_CLOEXEC)
-        if not data:
-            raise EOFError
-        self._buffer += data
-        return data, list(fds)
+            if fds:
+                await self.send_pipes(fds)
 
     async def send_pipes(self, pipes: list[int]) -> None:
         """Give descriptors to the other end, with one byte."""

@@ -1,0 +1,102 @@
+"""The agent that forks sandboxes, replaced when it ends, and a few rooms that are made ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.image import Image
+from proctor.engine.lobby import Lobby
+from proctor.engine.room import Room
+from proctor.isolation.lobby import LobbyBoundary
+
+ATTEMPTS = 3  # agents that may fail to come up in a row
+
+
+class Rooms:
+    """Rooms of one image, on one event loop.
+
+    Args:
+        spare: rooms that are ready before anybody asks.
+    """
+
+    def __init__(self, boundary: LobbyBoundary, image: Image, spare: int) -> None:
+        self.boundary, self.image, self.spare = boundary, image, spare
+        self.lobby: Lobby | None = None
+        self.closed = False
+        self._spares: list[tuple[Lobby, Room]] = []
+        self._making = 0
+        self._number = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._starting: asyncio.Lock = asyncio.Lock()
+
+    async def agent(self) -> Lobby:
+        """The agent, started when there is none.
+
+        Raises:
+            IsolationUnavailable: there are no sandboxes without namespaces.
+            InfrastructureError: it does not come up.
+        """
+        async with self._starting:
+            if self.lobby is not None and not self.lobby.closed:
+                return self.lobby
+            if self.closed:
+                raise InfrastructureError("the engine of the sandboxes was closed")
+            if self.lobby is not None:
+                self.later(self.lobby.close())
+            fault = InfrastructureError("no agent came up")
+            for _ in range(ATTEMPTS):
+                self._number += 1
+                try:
+                    self.lobby = await Lobby.start(self.boundary, self.image, self._number)
+                    return self.lobby
+                except IsolationUnavailable:
+                    raise
+                except InfrastructureError as exc:
+                    fault = exc
+            raise fault
+
+    async def take(self) -> tuple[Lobby, Room]:
+        """A room that is nobody's yet: one that was made ahead, or a new one."""
+        while self._spares:
+            lobby, room = self._spares.pop(0)
+            if room.broken is None:
+                return lobby, room
+        lobby = await self.agent()
+        return lobby, await lobby.room()
+
+    def fill(self) -> None:
+        """Begin to make what is missing of the spare rooms."""
+        while not self.closed and len(self._spares) + self._making < self.spare:
+            self._making += 1
+            self.later(self._make())
+
+    async def _make(self) -> None:
+        try:
+            lobby = await self.agent()
+            room = await lobby.room()
+        except InfrastructureError:
+            return  # whoever needs one tries himself and is told
+        finally:
+            self._making -= 1
+        if self.closed:
+            await lobby.end(room)
+        else:
+            self._spares.append((lobby, room))
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something beside the rest; ``close`` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """End everything and wait until nothing is left."""
+        self.closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self.lobby:
+            await self.lobby.close()

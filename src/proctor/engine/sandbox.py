@@ -1,0 +1,71 @@
+"""One sandbox, on the engine's side: what it is, and what is left of it when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from proctor.core.sandbox import SandboxError, SandboxInfo, SandboxSpec, State, StopReason
+from proctor.engine.lobby import Lobby
+from proctor.engine.queue import Seat
+from proctor.engine.room import Room
+from proctor.isolation.lobby import RoomGroup
+
+
+class Sandbox:
+    """A sandbox. While it runs it has a room, which a lobby keeps."""
+
+    def __init__(self, spec: SandboxSpec, seat: Seat) -> None:
+        self.id = f"sbx_{secrets.token_hex(10)}"
+        self.spec, self.seat = spec, seat
+        self.created_at = time.time()
+        self.expires_at = self.created_at + spec.timeout_seconds
+        self.began = time.monotonic()
+        self.state = State.RUNNING
+        self.reason: StopReason | None = None
+        self.stopped_at: float | None = None
+        self.room: Room | None = None
+        self.lobby: Lobby | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.ending: asyncio.Task[None] | None = None
+        self.cpu_seconds = 0.0
+        self.wall_seconds = 0.0
+        self.cost_micros = 0
+        self.layers: list[str] = []  # names in the store, newest first
+        self.host = True  # the host's own mounts lie below them
+        # Cleared while its files are read for a snapshot: nothing may be changed or started then.
+        self.free = asyncio.Event()
+        self.free.set()
+
+    def info(self) -> SandboxInfo:
+        """A look at it."""
+        if self.state is State.RUNNING:
+            self.measure()
+        return SandboxInfo(
+            id=self.id, state=self.state, spec=self.spec, created_at=self.created_at, expires_at=self.expires_at,
+            stopped_at=self.stopped_at, stop_reason=self.reason, cpu_seconds=self.cpu_seconds,
+            cost_micros=self.cost_micros,
+        )  # fmt: skip
+
+    @property
+    def group(self) -> RoomGroup | None:
+        """Its control group."""
+        return self.lobby.groups.get(self.room.number) if self.room and self.lobby else None
+
+    def measure(self) -> None:
+        """Bring its seconds up to date; those of its CPUs where the host has a meter, else as it last told."""
+        self.wall_seconds = time.monotonic() - self.began
+        if (group := self.group) and group.meter.cpu:
+            self.cpu_seconds = max(self.cpu_seconds, group.meter.cpu_ns() / 1e9)
+
+    def kills(self) -> int:
+        """Processes of it that the kernel has killed for memory."""
+        return group.meter.oom_kills() if (group := self.group) else 0
+
+    def live(self) -> Room:
+        """Its room; SandboxError when it has stopped."""
+        if self.state is not State.RUNNING or self.room is None:
+            why = f" ({self.reason.value})" if self.reason else ""
+            raise SandboxError(f"sandbox {self.id} has stopped{why}", code="sandbox_stopped", status=409)
+        return self.room

@@ -1,0 +1,273 @@
+"""The commands of one sandbox: started, read, fed, ended in time, and reported."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import case, commands, protocol, watch
+from .commands import Command
+from .files import Refused
+from .jail import Run, Slot
+from .stream import FAILED, high
+
+MOST = 256  # commands at once: each has up to three descriptors here
+_TICK_S = 0.1  # between looks at memory where no control group bounds it
+_DRAIN = 64  # pieces read from one pipe before others get their turn
+_LOST = (errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+class Processes:
+    """Commands of a sandbox, by the numbers that the host gave them.
+
+    Args:
+        send: writes a frame to the host.
+        opening: the host's request that opened the sandbox.
+        root_uid: identity of the sandbox's root, None where it has none.
+    """
+
+    def __init__(self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None) -> None:
+        self.slot, self.send, self.root_uid = slot, send, root_uid
+        self.commands: dict[int, Command] = {}
+        self.draining: dict[int, int] = {}  # pipe of a command that has ended, which others still hold -> its stream
+        self.env = {**slot.env, **opening["env"]}
+        self.base = opening["base_env"]
+        self.memory, self.processes = opening["memory"], opening["processes"]
+        self.sites, self.warm = opening["sites"], opening["warm"]
+        self.next_look = 0.0
+
+    def register(self, poller: select.poll) -> dict[int, Command]:
+        """Add what is waited for; returns whose each descriptor is."""
+        owners: dict[int, Command] = {}
+        for command in self.commands.values():
+            for fd in command.readable:
+                poller.register(fd, select.POLLIN)
+                owners[fd] = command
+            if command.stdin >= 0 and (command.waiting or command.closing):
+                poller.register(command.stdin, select.POLLOUT)
+                owners[command.stdin] = command
+        for fd in self.draining:
+            poller.register(fd, select.POLLIN)
+        return owners
+
+    def attend(self, ready: dict[int, int], owners: dict[int, Command]) -> None:
+        """Read and write what is ready."""
+        for fd in ready:
+            if fd in owners and fd in owners[fd].pipes:
+                self.drain(owners[fd], fd)
+            elif fd in owners and fd == owners[fd].stdin:
+                owners[fd].feed()
+            elif fd in self.draining:
+                self.discard(fd)
+
+    def timeout(self) -> float | None:
+        """Milliseconds until something must be looked at."""
+        now = time.monotonic()
+        times = [c.deadline for c in self.commands.values() if c.deadline is not None and not c.timed_out]
+        if self.memory and self.commands:
+            times.append(self.next_look)
+        return max(0.0, (min(times) - now) * 1000) if times else None
+
+    def start(self, header: dict[str, Any], body: bytes) -> dict[str, Any] | Run:
+        """Fork a command; its Run in the child, an answer here."""
+        slot = self.slot
+        if len(self.commands) >= MOST:
+            raise Refused("too_many_processes", f"{MOST} commands run in this sandbox; end one first")
+        env = {**self.env, **header["env"]}
+        argv, cwd = header["argv"], os.path.join("/workspace", header["cwd"] or "")
+        uid = slot.uid
+        if header["user"] == "root":
+            if self.root_uid is None:
+                raise Refused("no_root", "this host gives a sandbox one identity, so there is no root in it")
+            uid = 0
+        if not os.path.isdir(cwd):
+            raise Refused("no_such_directory", f"cwd {cwd!r} is no directory in this sandbox")
+        run = self.warm_run(argv, cwd, env) or Run(None, argv, None, cwd)
+        streams, pipes, stdin = commands.make_pipes(header["stdin"], body)
+        own = slot.features["own_processes"] if uid is None else 0
+        limits = commands.rows(self.processes + own, self.memory or None)
+        mark_read, mark = os.pipe2(os.O_CLOEXEC)
+        mark = high(mark)
+        setup = commands.setup(streams, cwd=cwd, uid=uid, limits=limits, seccomp=slot.seccomp, mark=mark)
+        now = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                case.enter(setup)
+            except BaseException as exc:
+                os.write(mark, f"0{type(exc).__name__}: {exc}".encode()[:400])
+                os._exit(FAILED)
+            slot.env = env
+            if run.source is not None:
+                become(env, run.source)
+            return run
+        for fd in (*streams, mark):
+            os.close(fd)
+        noted = os.read(mark_read, 500)
+        os.close(mark_read)
+        if noted[:1] != b"1":
+            for fd in (*pipes, *([stdin] if stdin >= 0 else ())):
+                os.close(fd)
+            raise Refused("not_started", noted[1:].decode("utf-8", "replace") or "it was killed before it began")
+        timeout = header["timeout"]
+        self.commands[header["c"]] = Command(
+            header["c"], pid, now, now + timeout if timeout is not None else None, header["keep"], pipes, stdin
+        )
+        return {"pid": pid}
+
+    def warm_run(self, argv: list[str], cwd: str, env: dict[str, str]) -> Run | None:
+        """A run in this interpreter where that is certain to be the same as in a fresh one."""
+        if not self.warm:
+            return None
+        run = commands.warm_run(argv, cwd, env, self.base, self.sites)
+        if run is None or run.source is None:
+            return None
+        try:
+            beside = {name.partition(".")[0] for name in os.listdir(os.path.dirname(run.source))}
+        except OSError:
+            return None
+        return None if beside & self.slot.preloaded else run
+
+    def drain(self, command: Command, fd: int) -> None:
+        """Read what a pipe has, in turns; its end closes it."""
+        for _ in range(_DRAIN):
+            try:
+                data = os.read(fd, commands.PIECE)
+            except OSError as exc:
+                if exc.errno in _LOST:
+                    return
+                data = b""
+            if not data:
+                os.close(fd)
+                del command.pipes[fd]
+                return
+            streamed = command.take(fd, data)
+            if streamed:
+                self.send(protocol.EVENT, {"c": command.number, "stream": command.pipes[fd]}, streamed)
+                if command.credit <= 0 and command.status is None:
+                    return
+
+    def discard(self, fd: int) -> None:
+        try:
+            for _ in range(_DRAIN):
+                if not os.read(fd, commands.PIECE):
+                    break
+            else:
+                return
+        except OSError as exc:
+            if exc.errno in _LOST:
+                return
+        os.close(fd)
+        del self.draining[fd]
+
+    def reap(self) -> list[tuple[int, int]]:
+        """Collect the dead and report commands that have ended; returns the others: (process, status)."""
+        others: list[tuple[int, int]] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return others
+            if pid == 0:
+                return others
+            found = [command for command in self.commands.values() if command.pid == pid]
+            for command in found:
+                command.status = status
+                self.finish(command)
+            if not found:
+                others.append((pid, status))
+
+    def finish(self, command: Command) -> None:
+        """Report the end of a command, with what its pipes still had."""
+        ended = time.monotonic()
+        for fd in list(command.pipes):
+            size = 0
+            while fd in command.pipes and size < commands.CREDIT:  # others may still write: not for ever
+                before = command.seen[command.pipes[fd]]
+                stream = command.pipes[fd]
+                self.drain(command, fd)
+                if command.seen[stream] == before:
+                    break
+                size += command.seen[stream] - before
+        for fd, stream in command.pipes.items():
+            self.draining[fd] = stream
+        command.pipes.clear()
+        command.close()
+        del self.commands[command.number]
+        status = command.status or 0
+        stdout, stderr = bytes(command.kept[1]), bytes(command.kept[2])
+        header = {
+            "c": command.number,
+            "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+            "timed_out": command.timed_out,
+            "killed": command.killed,
+            "written": [command.seen[1], command.seen[2]],
+            "kept": [len(stdout), len(stderr)],
+            "wall_ns": int((ended - command.started) * 1e9),
+        }
+        self.send(protocol.ENDED, header, stdout, stderr)
+
+    def enforce(self) -> None:
+        """End what is over its time, and where no control group does it what is over its memory."""
+        now = time.monotonic()
+        for command in self.commands.values():
+            if command.deadline is not None and now >= command.deadline and not command.timed_out:
+                command.timed_out = True
+                commands.kill_tree(command.pid)
+        if self.memory and self.commands and now >= self.next_look:
+            self.next_look = now + _TICK_S
+            if watch.resident_sum() > self.memory:
+                for command in self.commands.values():
+                    command.killed = True
+                try:
+                    os.kill(-1, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def command(self, header: dict[str, Any]) -> Command:
+        try:
+            return self.commands[header["c"]]
+        except KeyError:
+            raise Refused("no_such_process", "the command has ended") from None
+
+    def input(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """More for a command's standard input; ``end`` closes it after that."""
+        command = self.command(header)
+        if command.stdin < 0:
+            raise Refused("stdin_closed", "its standard input is closed")
+        command.waiting += body
+        command.closing = command.closing or header["end"]
+        return {"waiting": len(command.waiting)}
+
+    def more(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """The reader of a streamed command has taken so many bytes."""
+        command = self.commands.get(header["c"])
+        if command is not None:
+            command.credit += header["bytes"]
+        return {}
+
+    def kill(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """Send a signal to a command's process group; SIGKILL ends all that came from it."""
+        command = self.command(header)
+        if header["signal"] == signal.SIGKILL:
+            commands.kill_tree(command.pid)
+        else:
+            os.killpg(command.pid, header["signal"])
+        return {}
+
+
+def become(env: dict[str, str], source: str) -> None:
+    """Take on a command's environment and its script's directory, in its own process."""
+    for name in [name for name in os.environ if name not in env]:
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+    sys.path[0] = os.path.dirname(os.path.realpath(source))
