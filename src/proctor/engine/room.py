@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ ANSWER_S = 60.0  # a request is answered in milliseconds; a loaded host may take
 _READY_S = 60.0
 PIECE = 1 << 20  # bytes of a file in one frame
 _EVENT = 1 << 16
+_AHEAD = 4 << 20  # bytes of output that its reader has not taken: a room's credit, and what its pipes held at the end
 LISTENERS = ("proxy", "http", "https", "dns")  # in the order in which a room hands them over
 # What a sandbox may answer in words, as codes of the interface; anything else is ``invalid_request``.
 _CODES = {
@@ -35,6 +37,43 @@ _CODES = {
 OnOutput = Callable[[int, bytes], Awaitable[None] | None]  # 1 stdout or 2 stderr, and bytes
 
 
+class Arrived:
+    """Output that its reader has not taken yet, in order; neighbours of one stream are joined."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: deque[tuple[int, bytearray]] = deque()
+        self._over = False
+        self._news = asyncio.Event()
+
+    def put(self, stream: int, data: bytes) -> None:
+        """More of a stream; ValueError beyond what a sandbox may send ahead."""
+        self.size += len(data)
+        if self.size > _AHEAD:
+            raise ValueError("more output than was allowed")
+        if self._pieces and self._pieces[-1][0] == stream and len(self._pieces[-1][1]) < _EVENT:
+            self._pieces[-1][1].extend(data)
+        else:
+            self._pieces.append((stream, bytearray(data)))
+        self._news.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._over = True
+        self._news.set()
+
+    async def get(self) -> tuple[int, bytes] | None:
+        """The next piece, None at the end."""
+        while not self._pieces:
+            if self._over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        stream, data = self._pieces.popleft()
+        self.size -= len(data)
+        return stream, bytes(data)
+
+
 @dataclass(eq=False, slots=True)
 class Running:
     """A command under way in a room."""
@@ -43,7 +82,7 @@ class Running:
     keep: int | None
     on_output: OnOutput | None
     done: asyncio.Future[CommandOutcome]
-    arrived: asyncio.Queue[tuple[int, bytes] | None] = field(default_factory=asyncio.Queue)
+    arrived: Arrived = field(default_factory=lambda: Arrived())
     pump: asyncio.Task[None] | None = None
 
 
@@ -105,13 +144,11 @@ class Room:
             stream = _number(header, "stream")
             if stream not in (1, 2) or not 0 < len(body) <= _EVENT or running.keep is not None:
                 raise ValueError("output that nobody asked for")
-            running.arrived.put_nowait((stream, body))
-            if running.arrived.qsize() > 1024:
-                raise ValueError("more output than was allowed")
+            running.arrived.put(stream, body)
         elif kind == protocol.ENDED:
             running = self.commands.pop(_number(header, "c"))
             outcome = _outcome(header, body, running)
-            running.arrived.put_nowait(None)
+            running.arrived.end()
             if running.pump is None:
                 _settle(running.done, outcome)
             else:
@@ -129,7 +166,7 @@ class Room:
                 asked.set_exception(stopped(exc))
                 asked.exception()  # whoever waits sees it; nobody has to
         for running in self.commands.values():
-            running.arrived.put_nowait(None)
+            running.arrived.end()
             if not running.done.done():
                 running.done.set_exception(stopped(exc))
                 running.done.exception()
@@ -206,7 +243,7 @@ class Room:
             await self.request("start", body, c=running.number, **header)
         except BaseException:
             self.commands.pop(running.number, None)
-            running.arrived.put_nowait(None)
+            running.arrived.end()
             raise
         return running
 

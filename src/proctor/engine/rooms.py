@@ -64,6 +64,7 @@ class Rooms:
             lobby, room = self._spares.pop(0)
             if room.broken is None:
                 return lobby, room
+            self.later(lobby.end(room))
         lobby = await self.agent()
         return lobby, await lobby.room()
 
@@ -96,6 +97,9 @@ class Rooms:
     async def close(self) -> None:
         """End everything and wait until nothing is left."""
         self.closed = True
+        while self._spares:
+            lobby, room = self._spares.pop()
+            self.later(lobby.end(room))
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self.lobby:

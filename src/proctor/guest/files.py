@@ -39,9 +39,9 @@ class Refused(Exception):
 
 def open_at(path: str, flags: int, mode: int = 0o644) -> int:
     """Open a regular file or a directory, links followed within the root but not /proc's magic ones."""
-    how = struct.pack(
-        "=QQQ", flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS
-    )
+    if not flags & os.O_PATH:
+        flags |= os.O_NONBLOCK | os.O_NOCTTY
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS)
     fd = linux.openat2(path, how)
     kind = os.fstat(fd).st_mode
     if linux.filesystem(fd) in (_PROC, _SYS) or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
@@ -77,7 +77,10 @@ class Files:
 
     def create(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Begin to write a file beside its place; ``close`` puts it there, so that no reader sees half of it."""
-        path, mode = os.path.realpath(self.path(header)), header.get("mode")
+        mode = header.get("mode")
+        with contextlib.suppress(FileNotFoundError):  # what is there must be reached without a magic link
+            os.close(open_at(self.path(header), os.O_PATH))
+        path = os.path.realpath(self.path(header))
         with self._inside(path, make=True) as (folder, name):
             was = None
             with contextlib.suppress(FileNotFoundError):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import case, commands, protocol, watch
+from . import case, commands, linux, protocol, watch
 from .commands import Command
 from .files import Refused
 from .jail import Run, Slot
@@ -105,7 +105,7 @@ class Processes:
                 os._exit(FAILED)
             slot.env = env
             if run.source is not None:
-                become(env, run.source)
+                become(env, run.source, argv)
             return run
         for fd in (*streams, mark):
             os.close(fd)
@@ -263,8 +263,9 @@ class Processes:
         return {}
 
 
-def become(env: dict[str, str], source: str) -> None:
-    """Take on a command's environment and its script's directory, in its own process."""
+def become(env: dict[str, str], source: str, argv: list[str]) -> None:
+    """Take on a command's environment, arguments and script's directory, in its own process."""
+    linux.hide_arguments(b"".join(os.fsencode(word) + b"\0" for word in argv))
     for name in [name for name in os.environ if name not in env]:
         del os.environ[name]
     for name, value in env.items():

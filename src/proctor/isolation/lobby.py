@@ -69,14 +69,17 @@ class LobbyBoundary(JailBoundary):
         return RoomGroup(paths, meter, doors)
 
     def ended(self, agent: AgentProcess) -> bool:
-        """See ``Boundary``; groups of its rooms go with it."""
-        gone = True
+        """See ``Boundary``. All of its processes die with it, in its namespaces; left may be control groups.
+
+        Not by identity as for other agents: the sandboxes of all engines have the same.
+        """
+        gone = [True]
         for parent in sweep.parents():
             with contextlib.suppress(OSError):
                 for entry in list(os.scandir(parent)):
-                    if entry.name.startswith(f"{agent.name}.r"):
-                        gone = sweep.remove_group(entry.path) and gone
-        return super().ended(agent) and gone
+                    if entry.name == agent.name or entry.name.startswith(f"{agent.name}.r"):
+                        gone.append(sweep.remove_group(entry.path))
+        return all(gone)
 
 
 def room_name(agent: str, number: int) -> str:
