@@ -11,7 +11,7 @@ from proctor.core.errors import IsolationUnavailable
 from proctor.engine.sandbox import Sandbox
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def boxes() -> Iterator[Boxes]:
     try:
         found = Boxes()

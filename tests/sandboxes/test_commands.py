@@ -91,8 +91,8 @@ def test_root_is_another_identity_without_rights(boxes: Boxes, box: Sandbox) -> 
     assert out.stdout.split()[0] == b"0"
     assert all(line.split()[1].strip(b"0") == b"" for line in out.stdout.splitlines()[1:] if b"Inh" not in line)
     assert out.exit_code != 0
-    boxes.sh(box, "echo mine > /etc/motd; echo hi > /root/x; chmod 600 /root/x", user="root")
-    assert boxes.sh(box, "cat /etc/motd; cat /root/x").stdout == b"mine\n"
+    boxes.sh(box, "echo mine > /etc/motd; echo hi > /var/x; chmod 600 /var/x", user="root")
+    assert boxes.sh(box, "cat /etc/motd; cat /var/x").stdout == b"mine\n"
 
 
 def test_many_at_once(boxes: Boxes, box: Sandbox) -> None:

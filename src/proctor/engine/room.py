@@ -98,6 +98,7 @@ class Room:
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self.commands: dict[int, Running] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._last_wish: asyncio.Task[None] | None = None  # kept, so that the loop does not lose it
         self.on_broken: Callable[[BaseException], None] | None = None
 
     async def ready(self) -> None:
@@ -241,11 +242,18 @@ class Room:
             running.pump = loop.create_task(self._pump(running))
         try:
             await self.request("start", body, c=running.number, **header)
-        except BaseException:
+        except SandboxError:
             self.commands.pop(running.number, None)
             running.arrived.end()
             raise
+        except BaseException:  # given up by its caller, after the room may have been asked: it ends as one that was killed
+            self._last_wish = loop.create_task(self._abandon(running))
+            raise
         return running
+
+    async def _abandon(self, running: Running) -> None:
+        with contextlib.suppress(SandboxError):
+            await self.request("kill", c=running.number, signal=9)
 
     async def _pump(self, running: Running) -> None:
         """Hand streamed output to its reader at the reader's pace, and tell the room how much was taken."""

@@ -53,14 +53,14 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         OSError: this host does not allow an overlay here.
     """
     linux.mount("sandbox", _BOX, "tmpfs", linux.MS_NOSUID, f"size={plan['size']},nr_inodes={plan['inodes']},mode=711")
-    for name in ("up", "work", "root", "empty"):
+    for name in ("up", "scratch", "root", "empty"):
         os.mkdir(f"{_BOX}/{name}", 0o755)
     floor = Floor(box=os.open(_BOX, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     layers = [f"{LAYERS}/{name}" for name in plan["layers"]]
     folders = _folders(plan, layers)
     places = ["", *(plan["tops"] if plan["host"] else ()), *(plan["covers"] if plan["host"] else ())]
     for number, place in enumerate(places):
-        upper, work = f"{_BOX}/up/{number}", f"{_BOX}/work/{number}"
+        upper, work = f"{_BOX}/up/{number}", f"{_BOX}/scratch/{number}"
         os.mkdir(upper, 0o755)
         os.mkdir(work, 0o755)
         mine = uid if place in plan["covers"] else root_uid
