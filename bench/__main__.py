@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine, report, sides
+from bench import boxes, machine, report, sides
 from bench.contest import Times, contest, once
 from proctor.engine.languages import LANGUAGES
 from proctor.engine.shared import SyncEngine
@@ -64,7 +64,23 @@ class Bench:
             finally:
                 one.close()
                 two.close()
+        self.sandboxes()
         self.report()
+
+    def sandboxes(self) -> None:
+        """Sandboxes of the SDK."""
+        self.say("sandboxes")
+        times = boxes.measure(8 * self.scale)
+        self.keep("sandboxes", times)
+        process = times["subprocess"].median
+        for name, what, aim, published in (
+            ("create", "sandbox: create to first Python output", 0.015, boxes.PUBLISHED_CREATE),
+            ("warm", "  a Python program in use, warm", 0.008, boxes.PUBLISHED_EXEC),
+            ("real", "  a fresh python3 in use", 0.035, boxes.PUBLISHED_EXEC),
+        ):
+            value = times[name].median
+            beside = f"subprocess {ms(process)}; published {ms(published)}"
+            self.add(what, ms(value), beside, value / process, ms(aim), value <= aim)
 
     def report(self) -> None:
         """The page about 5,000 completions, made and opened."""

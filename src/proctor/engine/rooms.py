@@ -32,6 +32,11 @@ class Rooms:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Lock = asyncio.Lock()
 
+    @property
+    def ready(self) -> int:
+        """Spare rooms that are there now."""
+        return len(self._spares)
+
     async def agent(self) -> Lobby:
         """The agent, started when there is none.
 
