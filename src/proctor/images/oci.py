@@ -74,8 +74,8 @@ def import_archive(
         try:
             for (member, digest), diff_id in zip(found.layers, unpacked_digests, strict=True):
                 layer = _add(store, archive, member, digest, diff_id, kept, bounds)
-                if layer.hides_all:
-                    kept.clear()
+                while layer.hides_all and kept:
+                    store.release(kept.pop())
                 kept.insert(0, layer)
                 for what, count in layer.dropped.items():
                     dropped[what] = dropped.get(what, 0) + count
