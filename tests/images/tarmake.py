@@ -82,10 +82,11 @@ END = bytes(1024)
 
 
 def extract(
-    data: bytes | Any, target: Path, dialect: Dialect = Dialect.SNAPSHOT, *, bounds: Bounds = Bounds(), **more: Any
+    data: bytes | Any, target: Path, dialect: Dialect = Dialect.SNAPSHOT, *, bounds: Bounds | None = None, **more: Any
 ) -> Unpacked:
     """Unpack into ``target``, as this user."""
     target.mkdir(exist_ok=True)
+    bounds = bounds or Bounds()
     top = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     source = io.BytesIO(data) if isinstance(data, bytes) else data
     try:

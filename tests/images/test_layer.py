@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tarmake import extract, files, member, tar, tree
 
 from proctor.images.layer import Dialect
-from tarmake import extract, files, member, tar, tree
 
 NAMES = st.one_of(
     st.sampled_from(["a", "b", ".wh.x", ".wh..wh..opq", " ", "\n", "é", "\udcff\udcfe", "x" * 200, "-", "..."]),
@@ -132,7 +132,11 @@ def test_digests_tell_trees_apart(tmp_path: Path) -> None:
 
 def test_times_links_and_large_files(tmp_path: Path) -> None:
     large = os.urandom(3 << 20)
-    data = tar(member("d/large", large, mtime=1e9 + 0.5), member("d", kind="dir", mtime=3), member("l", kind="link", to="./d//large"))
+    data = tar(
+        member("d/large", large, mtime=1e9 + 0.5),
+        member("d", kind="dir", mtime=3),
+        member("l", kind="link", to="./d//large"),
+    )
     made = extract(data, tmp_path / "top")
     top = tmp_path / "top"
     assert (top / "d/large").read_bytes() == large
@@ -143,7 +147,10 @@ def test_times_links_and_large_files(tmp_path: Path) -> None:
 
 
 def test_markers_of_oci_become_those_of_an_overlay(tmp_path: Path) -> None:
-    below = tar(*(member(name, b"old") for name in ("gone", "kept", "d/x", "e/x", "f/x", "g/h/x")), member("t", kind="dir", mode=0o1777))
+    below = tar(
+        *(member(name, b"old") for name in ("gone", "kept", "d/x", "e/x", "f/x", "g/h/x")),
+        member("t", kind="dir", mode=0o1777),
+    )
     extract(below, tmp_path / "below", Dialect.OCI)
     data = tar(
         member(".wh.gone"), member("d/.wh..wh..opq"), member("d/new", b"n"),
@@ -160,7 +167,9 @@ def test_markers_of_oci_become_those_of_an_overlay(tmp_path: Path) -> None:
         "f": ("dir", 0o755, "opaque"), "f/new": new, "t": ("dir", 0o1777), "t/new": new, "kept": new,
         "g": ("dir", 0o755), "g/h": ("whiteout",),
     }  # fmt: skip
-    made = extract(tar(member(".wh..wh..opq"), member("a", b"n")), tmp_path / "all", Dialect.OCI, below=[tmp_path / "top"])
+    made = extract(
+        tar(member(".wh..wh..opq"), member("a", b"n")), tmp_path / "all", Dialect.OCI, below=[tmp_path / "top"]
+    )
     assert made.hides_all
 
 

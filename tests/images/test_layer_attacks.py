@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tarmake import END, extract, files, header, member, padded, pax, record, tar, tree, untouched
 
 from proctor.core.errors import InfrastructureError, InputError
 from proctor.images.layer import Dialect
 from proctor.images.tarstream import Bounds
-from tarmake import END, extract, files, header, member, padded, pax, record, tar, tree, untouched
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_absolute_names(outside: Path) -> None:
     name = f"{outside}/new"
     with untouched(outside):
         refused(tar(member(name, b"x")), outside.parent / "top", "absolute")
-        extract(tar(member(name, b"x")), outside.parent / "image", Dialect.OCI)  # as every engine does: within the image
+        extract(
+            tar(member(name, b"x")), outside.parent / "image", Dialect.OCI
+        )  # as every engine does: within the image
     assert (outside.parent / "image" / name[1:]).read_bytes() == b"x"
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tarmake import archive, docker_save, member, tar, tree
 
 from proctor.images.layer import Dialect
 from proctor.images.oci import import_archive
@@ -17,7 +18,6 @@ from proctor.images.records import Origin
 from proctor.images.rootfs import resolve
 from proctor.images.store import Store
 from proctor.isolation.identities import LAYER_ROOT, LAYER_USER
-from tarmake import archive, docker_save, member, tar, tree
 
 SHOW = """
 import json, os, sys
