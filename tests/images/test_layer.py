@@ -21,7 +21,11 @@ NAMES = st.one_of(
     st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20),
 ).filter(lambda name: name not in (".", "..") and len(name.encode("utf-8", "surrogateescape")) <= 255)
 LEAVES = st.one_of(
-    st.tuples(st.just("file"), st.sampled_from([0o644, 0o755, 0o400, 0]), st.binary(max_size=2000)),
+    st.tuples(
+        st.just("file"),
+        st.sampled_from([0o644, 0o755, 0o400, *([0] if os.geteuid() == 0 else [])]),
+        st.binary(max_size=2000),
+    ),
     st.tuples(st.just("symlink"), st.sampled_from(["/etc/passwd", "../../x", "a", "\udcff"])),
     st.tuples(st.just("whiteout")),
 )
@@ -74,12 +78,7 @@ def test_a_tree_comes_through_as_it_was(nested: dict[str, Any]) -> None:
             data, wanted = pack(nested, order)
             made = extract(data, Path(box, str(order)))
             digests.add(made.digest)
-            for folder, _, _ in os.walk(Path(box, str(order))):
-                os.chmod(folder, os.lstat(folder).st_mode | 0o700) if os.geteuid() else None
-            found = tree(Path(box, str(order)))
-            assert found.keys() == wanted.keys()
-            if os.geteuid() == 0:
-                assert found == wanted
+            assert tree(Path(box, str(order))) == wanted
             assert made.entries == len(wanted)
     assert len(digests) == 1  # neither times nor order count
 
