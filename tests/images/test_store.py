@@ -38,10 +38,18 @@ def kept(store: Store) -> list[bytes]:
     return sorted((path / "file").read_bytes() for path in store.layers.iterdir())
 
 
-def child(code: str, *args: object) -> subprocess.Popen[str]:
-    """A process of ours with the store's modules at hand; ``args`` are its ``sys.argv[1:]``."""
+class Child(subprocess.Popen[str]):
+    """A process of ours that is ended with its block, also where the test fails."""
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        super().__exit__(*exc)  # type: ignore[arg-type]
+
+
+def child(code: str, *args: object) -> Child:
+    """One with the store's modules at hand; ``args`` are its ``sys.argv[1:]``."""
     head = "import io, os, sys, time\nfrom proctor.images.store import Store\nfrom proctor.images.records import Base\n"
-    return subprocess.Popen(
+    return Child(
         [sys.executable, "-c", head + code, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
