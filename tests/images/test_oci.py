@@ -194,3 +194,9 @@ def test_an_image_without_a_configuration_of_its_own(store: Store) -> None:
     members = docker_save([LAYERS[0]], config=None)
     root = resolve(store, brought(store, members).record.id)
     assert (root.env, root.workdir) == ({}, None)
+
+
+def test_the_digest_of_what_is_packed_is_checked_though_it_unpacks_to_the_same(store: Store) -> None:
+    one, other = gzip.compress(LAYERS[0], mtime=1), gzip.compress(LAYERS[0], mtime=2)
+    members = oci_layout([LAYERS[0]], [one])
+    refused(store, members | {f"blobs/sha256/{sha(one)}": other}, "sha256")
