@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "cache": ("proctor.cli.cache:cache", "Show the grades that are kept from earlier scoring, or clear them."),
     "audit": ("proctor.cli.audit:audit", "Rank the samples of a results file that may not have earned their reward."),
     "report": ("proctor.cli.report:report", "Write a results file as one HTML page."),
+    "image": ("proctor.cli.image:image", "Import, list and remove the images that sandboxes are made from."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
     "demo": ("proctor.cli.demo:demo", "Score bundled programs: right, wrong, crashing, looping, hostile."),
 }

@@ -15,6 +15,11 @@ BASE, END = 0x7000_0000, 0x8000_0000
 SANDBOX_ROOT, SANDBOX_USER = 0x6FFF_0000, 0x6FFF_0001
 PER_PROCESS = 512  # the process number keeps the engines of one host apart
 
+# Owners of the files in image layers, as root: what sandboxes know as 0 ("root") and 1000 ("sandbox"). Fixed, since a
+# layer is stored once and every engine process of this host maps it; below BASE, so no agent ever has one as its own.
+FIXED = 0x6FFF_0000
+LAYER_ROOT, LAYER_USER = FIXED, FIXED + 1
+
 
 class Identities:
     """Hands out pairs ``(n, n + 1)``, the lowest free first, from the range that is this process's own."""
