@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
@@ -87,7 +88,7 @@ def own_addresses(proc: Path = Path("/proc/self/net")) -> frozenset[Address]:
     except OSError:  # a kernel without it: what can be asked without it
         found.update(IPv4Address(entry[4][0]) for entry in _of_own_name() if entry[0] == socket.AF_INET)
     else:
-        for above, line in zip(lines, lines[1:], strict=False):
+        for above, line in itertools.pairwise(lines):
             if line.split()[:3] == ["/32", "host", "LOCAL"]:
                 found.add(IPv4Address(above.split()[-1]))
     try:

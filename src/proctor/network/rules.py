@@ -156,6 +156,7 @@ class Policy:
 
 
 OFF = Policy(internet=False)
+_MAPPED = IPv6Network("::ffff:0:0/96")
 _ANY = Entry("*", suffix="")
 
 
@@ -175,9 +176,6 @@ def compile(rules: NetworkRules) -> Policy:
                 if isinstance(entries, str)
                 else f"{field}: {len(entries)} entries; write at most {ENTRIES_MOST}, with '*.suffix' for many names"
             )
-    if not rules.internet and (rules.allow or rules.deny):
-        field = "allow" if rules.allow else "deny"
-        raise InputError(f"{field}: means nothing while internet is false; set internet to true, or leave it out")
     made = {
         field: tuple(_entry(text, f"{field}[{index}]") for index, text in enumerate(entries))
         for field, entries in lists.items()
@@ -241,7 +239,11 @@ def _network(text: str, said: str) -> Network:
         if not (prefix.isascii() and prefix.isdigit()):
             raise ValueError("its part after the slash is no number of bits")
         parse_address(base)
-        return ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text)
+        if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):  # as addresses are: in their IPv4 form
+            inside = int(network.network_address) & 0xFFFFFFFF
+            return IPv4Network((inside, network.prefixlen - _MAPPED.prefixlen))
+        return network
     except ValueError as exc:
         try:
             fix = f"{ipaddress.ip_network(text, strict=False)}"
