@@ -1,6 +1,7 @@
 """Answers DNS questions of a sandbox from its rules alone: no question is passed on, so none can carry data out.
 
-An allowed name is at 127.0.0.1, where the gate listens; a name that is not allowed is refused.
+An allowed name is at 127.0.0.1, where the gate listens; a name that is not allowed does not exist, which programs
+believe at once; to a refusal they come back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ QUERY_MOST = 512  # bytes; what a datagram may have without extensions, and far 
 _HEAD = struct.Struct(">HHHHHH")
 _A, _AAAA, _ANY_TYPE, _IN, _OPT = 1, 28, 255, 1, 41
 _RESPONSE, _OPCODE, _TRUNCATED, _RECURSION, _AVAILABLE = 0x8000, 0x7800, 0x0200, 0x0100, 0x0080
-NOERROR, FORMERR, NOTIMP, REFUSED = 0, 1, 4, 5
+FORMERR, NXDOMAIN = 1, 3
 TTL_S = 5  # rules change live
 _HERE = bytes([127, 0, 0, 1])
 
@@ -67,7 +68,7 @@ def answer(question: Question, allowed: bool) -> bytes:
     """The answer to a question."""
     flags = _RESPONSE | _AVAILABLE | question.flags & _RECURSION
     if not allowed:
-        return _HEAD.pack(question.number, flags | REFUSED, 1, 0, 0, 0) + question.raw
+        return _HEAD.pack(question.number, flags | NXDOMAIN, 1, 0, 0, 0) + question.raw
     if question.kind not in (_A, _ANY_TYPE):  # the name is there, and has no such record
         return _HEAD.pack(question.number, flags, 1, 0, 0, 0) + question.raw
     record = b"\xc0\x0c" + struct.pack(">HHIH", _A, _IN, TTL_S, len(_HERE)) + _HERE
