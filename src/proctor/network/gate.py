@@ -18,47 +18,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from proctor.core.sandbox import NetworkRules
-from proctor.network import dns, http, sni
+from proctor.network import dns
 from proctor.network.attempts import Attempt, Kind, Refused, Unreachable, text_of
+from proctor.network.bounds import Bounds
 from proctor.network.inside import LISTENERS
-from proctor.network.names import Host, parse_host
-from proctor.network.peer import Activity, Peer, copy_body, overseen, splice
-from proctor.network.rules import HTTP, HTTPS, PORTS, Decision, Policy, compile
+from proctor.network.names import Host
+from proctor.network.peer import Activity, Peer
+from proctor.network.rules import Decision, Policy, compile
+from proctor.network.session import Session
 from proctor.network.upstream import Dialer, Proxies, Resolver, Upstream, Way
 
-_INTERIM_MOST = 8  # responses of status 1xx before the real one
 _PAUSE_S = 0.2  # after a failed accept, such as for want of descriptors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What one sandbox may take of its host.
-
-    Attributes:
-        connections: at once; further ones wait in the kernel's queue.
-        head_s: seconds until a request's head, or a ClientHello, has come whole.
-        idle_s: seconds after which a connection is cut on which nothing moves.
-        dial_s: seconds for a look-up and a connection.
-        attempts: how many are remembered in memory.
-        rate: attempts per second over a longer time; further ones wait.
-        burst: attempts before that counts.
-    """
-
-    connections: int = 64
-    head_s: float = 30.0
-    idle_s: float = 300.0
-    dial_s: float = 20.0
-    attempts: int = 1000
-    rate: float = 200.0
-    burst: float = 1000.0
 
 
 class Gate:
@@ -156,24 +134,24 @@ class Gate:
                 raise
             task = asyncio.create_task(self._serve(door, sock))
             self._connections.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(functools.partial(self._ended, sock))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        sock.close()  # also where it was cut before it began
         self._connections.discard(task)
         self._slots.release()
 
     async def _serve(self, door: str, sock: socket.socket) -> None:
         session = Session(self, Peer(sock, Activity()))
         try:
-            await {"proxy": session.proxy, "http": session.http, "https": session.https}[door]()
+            await {"proxy": session.proxy, "http": session.plain, "https": session.tls}[door]()
+            session.close()
         except (OSError, EOFError, TimeoutError):
             pass  # one of both sides went away, or was silent for too long
         except Exception as exc:  # a fault of ours or of the log's costs this connection only
             _report("a connection of a sandbox failed", exc)
         finally:
-            session.peer.abort()
-            if session.way is not None:
-                session.way.peer.abort()
+            session.abort()
 
     async def _answer_names(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -234,184 +212,6 @@ class Gate:
 
     def denied(self, name: str, port: int) -> str | None:
         return self._policy.denied(name, port)
-
-
-class Session:
-    """One connection of a program's."""
-
-    def __init__(self, gate: Gate, peer: Peer) -> None:
-        self.gate, self.peer = gate, peer
-        self.activity = peer.activity
-        self.way: Way | None = None
-
-    async def proxy(self) -> None:
-        """Whatever a program sends to a proxy."""
-        request = await self._request("connect", default_port=None)
-        if request is None:
-            return
-        if not request.connect:
-            await self._forward(request)
-            return
-        host, port = request.host, request.port
-        if not await self._reach("connect", host, port, "https"):
-            return
-        await self.peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        assert self.way is not None
-        if not isinstance(host, str) and port not in PORTS:  # named by address and port: anything may pass
-            await splice(self.peer, self.way.peer, self.activity, self.gate.bounds.idle_s)
-            return
-        async with asyncio.timeout(self.gate.bounds.head_s):
-            if not self.peer.buffer and not await self.peer.more():
-                return
-        if self.peer.buffer[0] == sni.ALERT[0] + 1:
-            hello = await self._hello(host, port)
-            if hello is not None:
-                await self._pass_on(hello)
-            return
-        inner = await self._request("http", default_port=port, expected=(host, port))
-        if inner is not None:
-            await self._forward(inner)
-
-    async def http(self) -> None:
-        """A plain request of a program that knows no proxy."""
-        request = await self._request("http", default_port=HTTP)
-        if request is not None and request.connect:
-            await self._refuse("http", request.host, request.port, Refused("a CONNECT is for the proxy"))
-        elif request is not None:
-            await self._forward(request)
-
-    async def https(self) -> None:
-        """TLS of a program that knows no proxy."""
-        hello = await self._hello(None, HTTPS)
-        if hello is None:
-            return
-        try:
-            self.way = await self.gate.reach("tls", hello.host, HTTPS, "https", self.activity)
-        except (Refused, Unreachable):
-            await self._say(sni.ALERT)
-            return
-        await self._pass_on(hello)
-
-    async def _request(
-        self, kind: Kind, *, default_port: int | None, expected: tuple[Host, int] | None = None
-    ) -> http.Request | None:
-        """The next request; None, and the program was told, where it is none."""
-        host, port = expected if expected is not None else (None, None)
-        try:
-            async with asyncio.timeout(self.gate.bounds.head_s):
-                head = await self.peer.until(http.END, http.HEAD_MOST)
-            return http.parse_request(head, expected=expected, default_port=default_port)
-        except ValueError as exc:
-            await self._refuse(kind, host, port, Refused(f"not a request that passes: {exc}"), status=400)
-        except (TimeoutError, EOFError):
-            if self.peer.buffer:
-                self.gate.note(kind, host, port, Refused("not a request that passes: it does not end"))
-            raise
-        return None
-
-    async def _hello(self, host: Host | None, port: int) -> _Greeting | None:
-        """A ClientHello whose name fits; None, and the program was told, where there is none.
-
-        Args:
-            host: what the tunnel leads to; None takes the name that is asked for.
-        """
-        reader, said = sni.HelloReader(), None
-        try:
-            async with asyncio.timeout(self.gate.bounds.head_s):
-                hello = None
-                while hello is None:
-                    if not self.peer.buffer and not await self.peer.more():
-                        raise EOFError
-                    hello = reader.feed(self.peer.take(len(self.peer.buffer)))
-            said = hello.name
-            return _Greeting(self._fitting(hello, host, port), bytes(reader.raw))
-        except (ValueError, Refused) as exc:
-            refused = exc if isinstance(exc, Refused) else Refused(f"not TLS that passes: {exc}")
-            self.gate.note("tls", said if host is None else host, port, refused)
-            await self._say(sni.ALERT)
-        except (TimeoutError, EOFError):
-            if reader.raw:
-                self.gate.note("tls", host, port, Refused("not TLS that passes: its ClientHello does not end"))
-            raise
-        return None
-
-    def _fitting(self, hello: sni.ClientHello, host: Host | None, port: int) -> Host:
-        """The host that a ClientHello is for."""
-        name = parse_host(hello.name) if hello.name is not None else None
-        if host is not None and not isinstance(host, str):  # named by address: another name there is as good
-            denied = self.gate.denied(name, port) if isinstance(name, str) else None
-            if denied is not None:
-                raise Refused(f"{name} is denied by {denied!r}")
-            if name is not None and not isinstance(name, str) and name != host:
-                raise Refused(f"TLS for {name} in a tunnel to {host}")
-            return host
-        if hello.hidden:
-            raise Refused("TLS that hides the name of its server (ECH)")
-        if name is None:
-            raise Refused("TLS that does not say the name of its server (SNI)")
-        if not isinstance(name, str):
-            raise Refused("TLS that says an address in place of its server's name (SNI)")
-        if host is not None and name != host:
-            raise Refused(f"TLS for {name} in a tunnel to {host}")
-        return name
-
-    async def _reach(self, kind: Kind, host: Host, port: int, scheme: Literal["http", "https"]) -> bool:
-        """Connect; False, and the program was told, where that is refused or fails."""
-        try:
-            self.way = await self.gate.reach(kind, host, port, scheme, self.activity)
-        except Refused as exc:
-            await self._say(http.refusal(403, exc.reason))
-        except Unreachable as exc:
-            await self._say(http.refusal(502, exc.reason))
-        return self.way is not None
-
-    async def _pass_on(self, hello: _Greeting) -> None:
-        assert self.way is not None
-        await self.way.peer.send(hello.raw)
-        await splice(self.peer, self.way.peer, self.activity, self.gate.bounds.idle_s)
-
-    async def _forward(self, request: http.Request) -> None:
-        """One request to its server, and its answer back."""
-        if self.way is None and not await self._reach("http", request.host, request.port, "http"):
-            return
-        assert self.way is not None
-        server = self.way.peer
-        await server.send(request.forwarded(prefix=self.way.prefix, extra=self.way.extra))
-        upload = copy_body(self.peer, server, request.body)
-        await overseen([upload, self._answer(server, request)], self.activity, self.gate.bounds.idle_s, decisive=1)
-        await self.peer.goodbye()
-
-    async def _answer(self, server: Peer, request: http.Request) -> None:
-        for _ in range(_INTERIM_MOST):
-            try:
-                response = http.parse_response(await server.until(http.END, http.HEAD_MOST), request.method)
-            except (ValueError, EOFError, OSError) as exc:
-                why = str(exc) if isinstance(exc, ValueError) else "it ended early"
-                await self.peer.send(http.refusal(502, f"{request.host} gave no answer that passes: {why}"))
-                return
-            await self.peer.send(response.text)
-            if not response.interim:
-                await copy_body(server, self.peer, response.body)
-                return
-        raise EOFError
-
-    async def _refuse(
-        self, kind: Kind, host: Host | None, port: int | None, refused: Refused, status: int = 403
-    ) -> None:
-        self.gate.note(kind, host, port, refused)
-        await self._say(http.refusal(status, refused.reason))
-
-    async def _say(self, words: bytes) -> None:
-        """Last words to the program."""
-        async with asyncio.timeout(self.gate.bounds.head_s):
-            await self.peer.send(words)
-        await self.peer.goodbye()
-
-
-@dataclass(frozen=True, slots=True)
-class _Greeting:
-    host: Host
-    raw: bytes  # all that was received with it
 
 
 class _Pace:

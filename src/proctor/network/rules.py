@@ -91,9 +91,14 @@ class Policy:
             name = parse_name(host)
         except ValueError as exc:
             return Decision(False, f"{exc}: {shown(host)!r}")
-        ports = [*sorted(PORTS), *(entry.port for entry in self.allow if entry.port is not None)]
-        answers = [self._name(name, port) for port in ports]
-        return next((answer for answer in answers if answer.allowed), answers[0])
+        fits = [entry for entry in self.allow if entry.fits_name(name)]
+        if self.allow and not fits:
+            return Decision(False, f"{name} is not in allow", name)
+        denies = [entry for entry in self.deny if entry.fits_name(name)]
+        ports = {port for e in fits or [_ANY] for port in (PORTS if e.port is None else {e.port})}
+        if any(entry.port is None for entry in denies) or not ports - {entry.port for entry in denies}:
+            return Decision(False, f"{name} is denied by {denies[0].text!r}", name)
+        return Decision(True, f"allowed by {fits[0].text!r}" if fits else "allowed by default", name)
 
     def denied(self, name: str, port: int) -> str | None:
         """The entry of ``deny`` that a name falls under, None for none."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 HELLO_MOST = 16 << 10  # bytes of a ClientHello; browsers send about 2,000
 RAW_MOST = 32 << 10  # bytes of the records that carry it
 _RECORD_MOST = 1 << 14
-_HANDSHAKE, _CLIENT_HELLO = 22, 1
+HANDSHAKE, _CLIENT_HELLO = 22, 1  # HANDSHAKE is the first byte of TLS
 _SERVER_NAME, _ESNI, _ECH = 0, 0xFFCE, 0xFE0D
 # A fatal alert, access_denied: what a client is told before its connection ends.
 ALERT = bytes([21, 3, 1, 0, 2, 2, 49])
@@ -75,7 +75,7 @@ class HelloReader:
                 self.raw[self._at + 3 : self._at + 5],
             )
             size = int.from_bytes(length, "big")
-            if kind != _HANDSHAKE or major != 3:
+            if kind != HANDSHAKE or major != 3:
                 raise ValueError("no TLS ClientHello")
             if not 0 < size <= _RECORD_MOST:
                 raise ValueError("a TLS record of an impossible size")
@@ -86,11 +86,14 @@ class HelloReader:
             found = self._whole()
             if found is not None:
                 return found
-        if self.raw and self.raw[0] != _HANDSHAKE:
+        if self.raw and self.raw[0] != HANDSHAKE:
             raise ValueError("no TLS ClientHello")
         if len(self.raw) > RAW_MOST:
             raise ValueError("a ClientHello that is too long")
         return None
+
+    def _number(self, at: int) -> int:
+        return int.from_bytes(self.raw[at : at + 2], "big")
 
     def _whole(self) -> ClientHello | None:
         if self._hello[0] != _CLIENT_HELLO:
