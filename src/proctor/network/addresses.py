@@ -32,6 +32,7 @@ _BLOCKED_6 = {
     "::1/128": "loopback",
     "64:ff9b:1::/48": "translated within a site",
     "100::/64": "discarded",
+    "2001::/23": "reserved",
     "fc00::/7": "private",
     "fe80::/10": "link-local",
     "fec0::/10": "private",

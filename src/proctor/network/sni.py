@@ -79,6 +79,8 @@ class HelloReader:
                 raise ValueError("no TLS ClientHello")
             if not 0 < size <= _RECORD_MOST:
                 raise ValueError("a TLS record of an impossible size")
+            if self._at + 5 + size > RAW_MOST:
+                raise ValueError("a ClientHello that is too long")
             if len(self.raw) < self._at + 5 + size:
                 break
             self._hello += self.raw[self._at + 5 : self._at + 5 + size]
@@ -88,8 +90,6 @@ class HelloReader:
                 return found
         if self.raw and self.raw[0] != HANDSHAKE:
             raise ValueError("no TLS ClientHello")
-        if len(self.raw) > RAW_MOST:
-            raise ValueError("a ClientHello that is too long")
         return None
 
     def _number(self, at: int) -> int:
