@@ -104,7 +104,7 @@ async def world(
     made, ports = [], {}
     for port, server in (servers or {}).items():
         handler, context = server if isinstance(server, tuple) else (server, None)
-        made.append(await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context))
+        made.append(await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context, limit=4 << 20))
         ports[port] = made[-1].sockets[0].getsockname()[1]
     dialled: list[tuple[str, int]] = []
     resolved: list[str] = []
@@ -149,7 +149,7 @@ def certificate(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:
     return context, cert
 
 
-def hello(name: str | None, *, server_hostname_ok: bool = True) -> bytes:
+def hello(name: str | None) -> bytes:
     """The first bytes of a real TLS client that asks for a name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

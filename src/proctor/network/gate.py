@@ -121,16 +121,17 @@ class Gate:
     async def _accept(self, door: str, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._slots.acquire()
             try:
-                await self._pace.turn()
                 sock, _ = await loop.sock_accept(listener)
             except OSError:
-                self._slots.release()
                 await asyncio.sleep(_PAUSE_S)
                 continue
+            # One that was accepted waits here, the others in the kernel's queue. A place is taken only now, or doors
+            # at which nobody knocks would hold all of them.
+            try:
+                await self._slots.acquire()
             except BaseException:
-                self._slots.release()
+                sock.close()
                 raise
             task = asyncio.create_task(self._serve(door, sock))
             self._connections.add(task)
@@ -144,6 +145,7 @@ class Gate:
     async def _serve(self, door: str, sock: socket.socket) -> None:
         session = Session(self, Peer(sock, Activity()))
         try:
+            await self._pace.turn()
             await {"proxy": session.proxy, "http": session.plain, "https": session.tls}[door]()
             session.close()
         except (OSError, EOFError, TimeoutError):
