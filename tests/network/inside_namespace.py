@@ -98,7 +98,7 @@ def datagram(address: str) -> str:
 
 
 def curl(url: str, cert: Path, proxy: bool) -> str:
-    command = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "20", "--cacert", str(cert), url]
+    command = ["curl", "-sSf", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "20", "--cacert", str(cert), url]
     done = subprocess.run(command, env=dict(ENVIRONMENT) if proxy else {}, capture_output=True, text=True)
     if done.returncode:
         raise OSError(done.stderr)

@@ -59,7 +59,7 @@ def test_a_gate_is_the_only_way_out_of_a_namespace(tmp_path: Path) -> None:
             )  # fmt: skip
         theirs.close()
         try:
-            await loop.run_in_executor(None, ours.settimeout, 60)
+            ours.settimeout(60)
             words, numbers = await loop.run_in_executor(None, receive, ours)
             assert words == b"here", (tmp_path / "stderr").read_text()
             listeners = {name: socket.socket(fileno=fd) for name, fd in zip(LISTENERS, numbers, strict=True)}

@@ -64,7 +64,7 @@ class Gate:
         if unknown:
             raise ValueError(f"no listeners of a gate: {sorted(unknown)}")
         self.bounds = bounds or Bounds()
-        self._policy = compile(rules)
+        self._policy, self._rules = compile(rules), rules
         self._listeners = dict(listeners)
         self._log = log
         self._recent: deque[Attempt] = deque(maxlen=self.bounds.attempts)
@@ -73,6 +73,11 @@ class Gate:
         self._doors: set[asyncio.Task[None]] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._pace = _Pace(self.bounds.rate, self.bounds.burst)
+
+    @property
+    def rules(self) -> NetworkRules:
+        """Those in force now."""
+        return self._rules
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -98,7 +103,7 @@ class Gate:
         Raises:
             InputError: an entry is none; then the old rules stay and nothing is cut.
         """
-        self._policy = compile(rules)
+        self._policy, self._rules = compile(rules), rules
         await self._cut()
 
     async def close(self) -> None:
