@@ -377,6 +377,45 @@ def test_a_tunnel_to_a_name_carries_its_plain_requests_alone() -> None:
     run(work())
 
 
+def test_a_name_with_a_port_of_its_own_is_no_way_for_other_protocols() -> None:
+    async def work() -> None:
+        origin = Origin()
+        rules = NetworkRules(True, (f"{GOOD}:5432", "127.0.0.1:5432"))
+        connect = f"CONNECT {GOOD}:5432 HTTP/1.1\r\nHost: {GOOD}:5432\r\n\r\n".encode()
+        async with world(rules, {5432: origin.serve}) as w:
+            asked = f"GET / HTTP/1.1\r\nHost: {GOOD}:5432\r\n\r\n".encode()
+            assert b"200 OK" in await w.talk("proxy", connect + asked)
+            assert b"Host: good.example.org:5432\r\n" in origin.heads[0]
+            for words in (
+                b"\0\0\0\x08\x04\xd2\x16\x2f\r\n\r\n",
+                asked.replace(GOOD.encode(), EVIL.encode()),
+                hello(EVIL),
+            ):
+                await w.talk("proxy", connect + words)
+                assert not w.last().allowed
+            await settled(lambda: w.gate.connections == 0)
+            assert len(origin.heads) == 1
+
+    run(work())
+
+
+def test_the_plain_doors_are_for_their_own_ports_and_for_no_tunnel() -> None:
+    async def work() -> None:
+        origin = Origin()
+        rules = NetworkRules(True, (GOOD, f"{GOOD}:8080", "127.0.0.1", "127.0.0.1:8080"))
+        async with world(rules, dict.fromkeys((80, 443, 8080), origin.serve)) as w:
+            for data in (
+                f"GET / HTTP/1.1\r\nHost: {GOOD}:8080\r\n\r\n".encode(),
+                f"CONNECT {GOOD}:443 HTTP/1.1\r\nHost: {GOOD}\r\n\r\n".encode(),
+            ):
+                assert (await w.talk("http", data)).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+                assert not w.last().allowed
+            assert w.dialled == []
+            assert b"200 OK" in await w.talk("proxy", get(f"{GOOD}:8080"))
+
+    run(work())
+
+
 def test_an_address_that_is_named_may_be_asked_for_without_a_name() -> None:
     async def work() -> None:
         async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

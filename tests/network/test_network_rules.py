@@ -96,7 +96,7 @@ ODD = [
     "good.example.org/", "good.example.org#", "good.example.org?", "good.example.org\\", "good%2eexample.org",
     "-good.example.org", "good-.example.org", "a" * 64 + ".example.org", ".".join(["a" * 50] * 6), "*.example.org", "*",
     "good.example.org:443", "http://good.example.org", "good,example.org", "good.example.org;x", "\x7f.example.org",
-    "::ffff:1.2.3", "1::2::3", "12345::", ":::", "g::1", "fe80::1%25eth0", "bücher.example.org",
+    "::ffff:1.2.3", "1::2::3", "12345::", ":::", "g::1", "fe80::1%25eth0", "bücher.example.org", "\u212a.example.org",
 ]  # fmt: skip
 
 
@@ -199,6 +199,13 @@ def test_a_deny_reaches_into_every_form_of_an_address(address: IPv4Address) -> N
     carried = [int(IPv6Address("64:ff9b::")) + number, (0x2002 << 112) + (number << 80), (0xFFFF << 32) + number]
     for form in [str(address), *(str(IPv6Address(n)) for n in carried)]:
         assert not rules.address(form, 443, "good.example.org").allowed, form
+
+
+def test_a_mapped_address_is_its_ipv4_address() -> None:
+    assert parse_host("[::ffff:198.51.100.7]") == parse_host("::ffff:c633:6407") == IPv4Address("198.51.100.7")
+    for entry, asked in (("198.51.100.7", "[::ffff:198.51.100.7]"), ("::ffff:198.51.100.7", "198.51.100.7")):
+        assert policy(entry).name(asked, 443).allowed
+        assert not policy("0.0.0.0/0", deny=(entry,)).name(asked, 443).allowed
 
 
 def test_deny_of_a_mapped_network_is_one_of_ipv4() -> None:
