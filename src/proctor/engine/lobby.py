@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 from proctor.core.errors import FrameError, InfrastructureError
 from proctor.core.image import Image
@@ -107,8 +108,8 @@ class Lobby:
             raise
         return room
 
-    async def end(self, room: Room) -> None:
-        """End a room and wait until nothing of it is left."""
+    async def end(self, room: Room, last: Callable[[], None] | None = None) -> None:
+        """End a room and wait until nothing of it is left; ``last`` is called when all is dead and the meters stand."""
         room.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLEAR_S / 2):
@@ -119,6 +120,8 @@ class Lobby:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLEAR_S):
                     await asyncio.shield(room.gone)
+        if last is not None:
+            last()
         await self._clear(room.number)
 
     async def _clear(self, number: int) -> None:

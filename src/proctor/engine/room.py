@@ -86,6 +86,14 @@ class Running:
     pump: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was sent."""
+
+    name: str
+    come: asyncio.Future[tuple[dict[str, Any], bytes]]
+
+
 class Room:
     """Requests to one sandbox. ``ready``, ``request``, ``start``; ended by ``close`` or by the sandbox itself."""
 
@@ -176,40 +184,37 @@ class Room:
         if self.on_broken:
             self.on_broken(exc)
 
-    async def request(
-        self,
-        name: str,
-        body: bytes = b"",
-        *,
-        give: socket.socket | None = None,
-        answer_s: float = ANSWER_S,
-        **header: Any,
-    ) -> tuple[dict[str, Any], bytes]:
+    async def request(self, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
         """Ask and wait for the answer.
-
-        Args:
-            give: a socket that the room gets with the request.
-            answer_s: seconds after which a room that does not answer is given up.
 
         Raises:
             SandboxError: the request cannot be met, or the sandbox has stopped.
         """
+        return await self.answer(await self.ask(name, body, **header))
+
+    async def ask(self, name: str, body: bytes = b"", *, give: socket.socket | None = None, **header: Any) -> Asked:
+        """Send a request, with a socket that the room gets; its answer is waited for with ``answer``."""
         if self.broken is not None:
             raise stopped(self.broken)
         self._next += 1
         number = self._next
-        asked = self._asked[number] = asyncio.get_running_loop().create_future()
+        asked = Asked(name, asyncio.get_running_loop().create_future())
+        self._asked[number] = asked.come
         try:
             frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
             await self.stream.send_whole(frame, [give.fileno()] if give else None)
         except OSError as exc:
             self.fail(InfrastructureError("the sandbox ended"))
             raise stopped(exc) from exc
+        return asked
+
+    async def answer(self, asked: Asked, answer_s: float = ANSWER_S) -> tuple[dict[str, Any], bytes]:
+        """Wait for an answer; a room that gives none for ``answer_s`` seconds is given up."""
         try:
             async with asyncio.timeout(answer_s):
-                answer, content = await asked
+                answer, content = await asked.come
         except TimeoutError as exc:
-            self.fail(InfrastructureError(f"the sandbox did not answer {name!r} for {answer_s:.0f} s"))
+            self.fail(InfrastructureError(f"the sandbox did not answer {asked.name!r} for {answer_s:.0f} s"))
             raise stopped(exc) from exc
         if "error" in answer:
             word = _words(answer["error"])
@@ -222,7 +227,7 @@ class Room:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             with theirs:
-                await self.request("listen", give=theirs)
+                await self.answer(await self.ask("listen", give=theirs))
             ours.setblocking(False)
             _, fds, _, _ = socket.recv_fds(ours, 1, len(LISTENERS), socket.MSG_CMSG_CLOEXEC)
         found = [socket.socket(fileno=fd) for fd in fds]

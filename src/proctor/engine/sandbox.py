@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
+from collections import deque
 
 from proctor.core.sandbox import SandboxError, SandboxInfo, SandboxSpec, State, StopReason
 from proctor.engine.lobby import Lobby
 from proctor.engine.queue import Seat
 from proctor.engine.room import Room
+from proctor.engine.roots import Root
 from proctor.isolation.lobby import RoomGroup
+from proctor.meter.prices import Prices
+from proctor.meter.usage import Usage
+from proctor.network.attempts import Attempt
+from proctor.network.gate import Gate
 
 
 class Sandbox:
     """A sandbox. While it runs it has a room, which a lobby keeps."""
 
-    def __init__(self, spec: SandboxSpec, seat: Seat) -> None:
+    def __init__(self, spec: SandboxSpec, seat: Seat, prices: Prices) -> None:
         self.id = f"sbx_{secrets.token_hex(10)}"
-        self.spec, self.seat = spec, seat
+        self.spec, self.seat, self.prices = spec, seat, prices
         self.created_at = time.time()
         self.expires_at = self.created_at + spec.timeout_seconds
         self.began = time.monotonic()
@@ -31,22 +38,31 @@ class Sandbox:
         self.ending: asyncio.Task[None] | None = None
         self.cpu_seconds = 0.0
         self.wall_seconds = 0.0
-        self.cost_micros = 0
-        self.layers: list[str] = []  # names in the store, newest first
-        self.host = True  # the host's own mounts lie below them
+        self.root: Root | None = None
+        self.gate: Gate | None = None
+        self.network = spec.network
+        self.attempts: deque[Attempt] = deque(maxlen=1000)
+        self.changing = asyncio.Lock()  # one change of the network at a time
         # Cleared while its files are read for a snapshot: nothing may be changed or started then.
         self.free = asyncio.Event()
         self.free.set()
 
     def info(self) -> SandboxInfo:
         """A look at it."""
-        if self.state is State.RUNNING:
-            self.measure()
         return SandboxInfo(
             id=self.id, state=self.state, spec=self.spec, created_at=self.created_at, expires_at=self.expires_at,
             stopped_at=self.stopped_at, stop_reason=self.reason, cpu_seconds=self.cpu_seconds,
-            cost_micros=self.cost_micros,
+            cost_micros=self.cost(),
         )  # fmt: skip
+
+    def attempted(self, attempt: Attempt) -> None:
+        """Something tried to reach the network."""
+        self.attempts.append(attempt)
+
+    def cost(self) -> int:
+        """Millionths of a dollar up to now, or in all."""
+        self.measure()
+        return Usage(self.cpu_seconds, self.wall_seconds, self.spec.vcpu, self.spec.memory_mib).cost_micros(self.prices)
 
     @property
     def group(self) -> RoomGroup | None:
@@ -54,10 +70,22 @@ class Sandbox:
         return self.lobby.groups.get(self.room.number) if self.room and self.lobby else None
 
     def measure(self) -> None:
-        """Bring its seconds up to date; those of its CPUs where the host has a meter, else as it last told."""
-        self.wall_seconds = time.monotonic() - self.began
+        """Bring its seconds up to date while it runs; those of its CPUs where the host has a meter."""
+        if self.state is State.RUNNING and self.room is not None:
+            self.wall_seconds = time.monotonic() - self.began
         if (group := self.group) and group.meter.cpu:
             self.cpu_seconds = max(self.cpu_seconds, group.meter.cpu_ns() / 1e9)
+
+    async def ask_usage(self) -> None:
+        """The same; where the host has no meter its pid 1 is asked."""
+        self.measure()
+        group = self.group
+        if self.room is not None and self.room.broken is None and not (group and group.meter.cpu):
+            with contextlib.suppress(SandboxError):
+                answer, _ = await self.room.request("usage")
+                used = answer.get("cpu_ns")
+                if type(used) is int and 0 <= used < 1 << 62:
+                    self.cpu_seconds = max(self.cpu_seconds, used / 1e9)
 
     def kills(self) -> int:
         """Processes of it that the kernel has killed for memory."""

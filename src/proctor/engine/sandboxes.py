@@ -8,23 +8,35 @@ its ceiling of cost, its own death, or the end of this process.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from proctor.core.errors import InfrastructureError
-from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError, SandboxInfo, SandboxSpec, State, StopReason
+from proctor.core.sandbox import (
+    NetworkRules,
+    SandboxError,
+    SandboxInfo,
+    SandboxSpec,
+    SnapshotInfo,
+    State,
+    StopReason,
+)
 from proctor.engine import capacity
+from proctor.engine.outside import Outside, check
 from proctor.engine.queue import Queue
-from proctor.engine.room import OnOutput, Running
 from proctor.engine.rooms import ATTEMPTS, Rooms
+from proctor.engine.roots import Roots
 from proctor.engine.sandbox import Sandbox
-from proctor.images.sandbox import Ground, host_ground
+from proctor.engine.spending import Spending
+from proctor.engine.using import Use
+from proctor.images.rootfs import Rootfs
+from proctor.images.sandbox import host_ground
+from proctor.images.store import Store
 from proctor.isolation.lobby import LobbyBoundary
+from proctor.meter.ledger import Ledger
 
 SPARE = 2  # rooms made ahead: one more than a caller uses in the time that it takes to make one
 OWN_MIB = 16  # a room's own processes, beside the sandbox's bound: 4.1 MiB measured, and page tables
@@ -34,25 +46,31 @@ _INODES = 200_000
 _PROCESSES = 1024
 
 
-class Sandboxes:
+class Sandboxes(Use):
     """All sandboxes of this process.
 
     Args:
         most: sandboxes at once.
         memory_mib: what all of them together may be promised; None is 0.8 of what is free now.
-        layers: the store's directory of layers.
+        store: of images and snapshots; None keeps none.
+        ledger: account of what they cost; None keeps none.
         spare: rooms made ahead.
     """
 
     def __init__(
-        self, *, most: int = MOST, memory_mib: int | None = None, layers: Path | None = None, spare: int = SPARE,
-        ground: Ground | None = None,
+        self, *, most: int = MOST, memory_mib: int | None = None, store: Store | None = None,
+        ledger: Ledger | None = None, spare: int = SPARE, outside: Outside | None = None,
     ) -> None:  # fmt: skip
-        self.ground = ground or host_ground(layers)
+        self.outside = outside or Outside()
+        self.ground = host_ground(store.layers if store else None, self.outside.binds)
+        self.roots = Roots(self.ground, store)
         self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()))
-        self.rooms = Rooms(LobbyBoundary(layers), self.ground.image, min(spare, most))
+        self.boundary = LobbyBoundary(store.layers if store else None)
+        self.rooms = Rooms(self.boundary, self.ground.image, min(spare, most))
+        self.spending = Spending(ledger, lambda box: self._end_soon(box, StopReason.COST))
         self._all: OrderedDict[str, Sandbox] = OrderedDict()
         self._names: dict[str, str] = {}
+        self._account: asyncio.Task[None] | None = None
 
     @property
     def features(self) -> dict[str, Any]:
@@ -67,6 +85,8 @@ class Sandboxes:
         """
         await self.rooms.agent()
         self.rooms.fill()
+        await self.roots.start()
+        self._account = asyncio.get_running_loop().create_task(self.spending.keep(self._running))
 
     async def close(self) -> None:
         """End all sandboxes and wait until nothing of them is left."""
@@ -74,6 +94,9 @@ class Sandboxes:
         self.queue.close()
         await asyncio.gather(*(self.stop(box.id, StopReason.CLOSED) for box in self._running()))
         await self.rooms.close()
+        if self._account:
+            self._account.cancel()
+        self.roots.close()
 
     def _running(self) -> list[Sandbox]:
         return [box for box in self._all.values() if box.state is State.RUNNING]
@@ -98,21 +121,36 @@ class Sandboxes:
                                hint="use get_or_create, or another name")  # fmt: skip
         if spec.name is not None:
             self._names[spec.name] = ""
-        seat = None
+        seat = root = None
         try:
+            check(spec.network)
+            if spec.gpu:
+                raise SandboxError(
+                    "gpu: no NVIDIA device can be given to a sandbox of this host", code="no_gpu", status=400
+                )
+            root = await self.roots.take(spec)
             seat = await self.queue.seat(spec.memory_mib + OWN_MIB, wait_s, on_wait)
-            box = Sandbox(spec, seat)
-            await self._open(box)
+            box = Sandbox(spec, seat, self.spending.prices)
+            box.root = root
+            await self.spending.begin(box)
+            try:
+                await self._open(box)
+            except BaseException:
+                await self.spending.end(box, StopReason.FAULT)
+                raise
         except BaseException:
             if spec.name is not None:
                 self._names.pop(spec.name, None)
             if seat is not None:
                 self.queue.leave(seat)
+            if root is not None:
+                root.release()
             raise
         if spec.name is not None:
             self._names[spec.name] = box.id
         self._all[box.id] = box
         self._arm(box)
+        self.spending.watch(box)
         return box
 
     async def _open(self, box: Sandbox) -> None:
@@ -125,29 +163,33 @@ class Sandboxes:
             group.meter.set_cpu(box.spec.vcpu)
             try:
                 await room.request("open", **self.plan(box, lobby.link.features))
+                if box.spec.network.internet:
+                    box.gate = await self.outside.open(room, box.spec.network, box.attempted)
             except SandboxError as exc:
                 fault = exc
                 await lobby.end(room)
                 continue
+            except BaseException:
+                self.rooms.later(lobby.end(room))
+                raise
             finally:
                 self.rooms.fill()
             box.room, box.lobby = room, lobby
-            room.on_broken = lambda _: self._broken(box)
+            room.on_broken = lambda _: self._end_soon(box, StopReason.FAULT)
             return
         raise InfrastructureError(f"a sandbox cannot be opened: {fault}") from fault
 
     def plan(self, box: Sandbox, features: Mapping[str, Any]) -> dict[str, Any]:
         """The request that makes a room this sandbox."""
-        spec = box.spec
-        floor = {
-            **self.ground.floor, "host": True, "layers": [], "files": {"/etc/resolv.conf": "nameserver 127.0.0.1\n"},
-            "size": spec.disk_mib << 20, "inodes": _INODES,
-        }  # fmt: skip
-        base = self.ground.image.env
+        spec, root = box.spec, box.root.rootfs if box.root else Rootfs()
+        rules = spec.network
+        env = self.roots.env(root)
+        binds = self.outside.binds if rules.internet else []
         return {
-            "floor": floor, "env": dict(spec.env), "base_env": base, "hostname": "sandbox",
+            "floor": self.roots.floor(spec, root, self.outside.files(rules), binds), "base_env": env,
+            "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.memory_mib << 20, "processes": _PROCESSES,
-            "sites": self.ground.sites, "warm": True,
+            "sites": self.ground.sites, "warm": root.host, "host": root.host,
         }  # fmt: skip
 
     def _arm(self, box: Sandbox) -> None:
@@ -161,11 +203,11 @@ class Sandboxes:
             if time.time() < box.expires_at:
                 self._arm(box)  # it was extended, or the clock was set back
             else:
-                self.rooms.later(self.stop(box.id, StopReason.LEASE))
+                self._end_soon(box, StopReason.LEASE)
 
-    def _broken(self, box: Sandbox) -> None:
+    def _end_soon(self, box: Sandbox, reason: StopReason) -> None:
         if box.state is State.RUNNING and not self.rooms.closed:
-            self.rooms.later(self.stop(box.id, StopReason.FAULT))
+            self.rooms.later(self.stop(box.id, reason))
 
     def get(self, sandbox_id: str) -> Sandbox:
         """By its id; SandboxError ``not_found`` (404)."""
@@ -190,23 +232,29 @@ class Sandboxes:
         """End all of its processes and let go of its files; returns when nothing is left. May be called again."""
         box = self.get(sandbox_id)
         if box.state is State.RUNNING:
-            box.measure()
+            await box.ask_usage()
+        if box.state is State.RUNNING:
             box.state, box.reason, box.stopped_at = State.STOPPED, reason, time.time()
             if box.timer:
                 box.timer.cancel()
             if box.spec.name is not None:
                 self._names.pop(box.spec.name, None)
-            box.ending = self.rooms.later(self._end(box))
+            box.ending = self.rooms.later(self._end(box, reason))
         if box.ending:
             await asyncio.shield(box.ending)
         return box
 
-    async def _end(self, box: Sandbox) -> None:
+    async def _end(self, box: Sandbox, reason: StopReason) -> None:
         try:
+            if box.gate is not None:
+                await box.gate.close()
             if box.lobby and box.room:
-                await box.lobby.end(box.room)
+                await box.lobby.end(box.room, box.measure)
+            await self.spending.end(box, reason)
         finally:
             self.queue.leave(box.seat)
+            if box.root:
+                await asyncio.to_thread(box.root.release)
             while len(self._all) > _KEPT and (old := next(iter(self._all.values()))).state is State.STOPPED:
                 del self._all[old.id]
 
@@ -235,54 +283,67 @@ class Sandboxes:
             box.spec = replace(box.spec, labels=dict(labels))
         if max_cost_micros is not None:
             box.spec = replace(box.spec, max_cost_micros=max_cost_micros)
+            self.spending.watch(box)
         return box.info()
 
-    # ------------------------------------------------------------ use
+    # ------------------------------------------------------------ kept files, and the network
 
-    async def start_command(self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None) -> Running:
-        """Start a command; its outcome comes from ``finish_command``."""
+    async def snapshot(
+        self, sandbox_id: str, *, name: str | None = None, labels: Mapping[str, str] | None = None,
+        retention_days: float | None = None,
+    ) -> SnapshotInfo:  # fmt: skip
+        """Keep a sandbox's files; its processes stand still meanwhile and go on afterwards.
+
+        Raises:
+            SandboxError: it has stopped, or the files cannot be kept.
+        """
         box = self.get(sandbox_id)
         await box.free.wait()
-        room = box.live()
-        stdin = "pipe" if spec.stdin_open else "none" if spec.stdin is None else "data"
-        header = {
-            "argv": list(spec.argv), "cwd": spec.cwd, "user": spec.user, "env": dict(spec.env), "stdin": stdin,
-            "timeout": spec.timeout_s, "keep": spec.keep,
-        }  # fmt: skip
-        return await room.start(header, spec.stdin or b"", on_output)
-
-    async def run_command(
-        self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None
-    ) -> CommandOutcome:
-        """Run a command to its end; cancelling kills it."""
-        box = self.get(sandbox_id)
-        before = box.kills()
-        running = await self.start_command(sandbox_id, spec, on_output)
+        room, root = box.live(), box.root.rootfs if box.root else Rootfs()
+        box.free.clear()
         try:
-            return self.judged(box, await running.done, before)
-        except BaseException:
-            if not running.done.done() or running.done.cancelled():
-                with contextlib.suppress(SandboxError):
-                    await asyncio.shield(self.rooms.later(self.kill(sandbox_id, running.number, 9)))
-            raise
+            made = await self.roots.snapshot(
+                room, box.spec, root, name=name, labels=labels or {}, retention_days=retention_days
+            )
+        finally:
+            box.free.set()
+        await self.spending.stored(made)
+        return made
 
-    @staticmethod
-    def judged(box: Sandbox, outcome: CommandOutcome, kills_before: int) -> CommandOutcome:
-        """An outcome with what the control group knows of its memory."""
-        if outcome.exit_code in (-9, 137) and box.kills() > kills_before:
-            return replace(outcome, out_of_memory=True)
-        return outcome
+    async def snapshots(self) -> Sequence[SnapshotInfo]:
+        """All that are kept, oldest first."""
+        return await self.roots.snapshots()
 
-    async def kill(self, sandbox_id: str, process: int, signal: int) -> None:
-        """Send a signal to a command; SIGKILL ends all that came from it."""
-        await self.get(sandbox_id).live().request("kill", c=process, signal=signal)
+    async def get_snapshot(self, snapshot: str) -> SnapshotInfo:
+        """By its id or name; SandboxError ``not_found`` (404)."""
+        return await self.roots.get_snapshot(snapshot)
 
-    async def write_stdin(self, sandbox_id: str, process: int, data: bytes, *, end: bool = False) -> None:
-        """More for its standard input."""
-        await self.get(sandbox_id).live().request("input", data, c=process, end=end)
+    async def delete_snapshot(self, snapshot: str) -> None:
+        """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
+        await self.spending.stored(await self.roots.delete_snapshot(snapshot), until=time.time())
 
-    async def files(self, sandbox_id: str, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
-        """A request of ``guest/files.py``."""
+    async def set_network(self, sandbox_id: str, rules: NetworkRules) -> None:
+        """Change what a sandbox may reach, now; connections made under the old rules are cut.
+
+        Raises:
+            SandboxError: ``invalid_network`` (400), or it has stopped.
+        """
+        check(rules)
         box = self.get(sandbox_id)
-        await box.free.wait()
-        return await box.live().request(f"files.{name}", body, **header)
+        async with box.changing:
+            room = box.live()
+            if not rules.internet:
+                if box.gate is not None:
+                    await box.gate.close()
+                box.gate = None
+            elif box.gate is not None:
+                await box.gate.set(rules)
+            else:
+                text = self.outside.files(rules)["/etc/pip.conf"]
+                await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
+                box.gate = await self.outside.open(room, rules, box.attempted)
+            box.network = rules
+
+    def network_attempts(self, sandbox_id: str) -> Sequence[dict[str, Any]]:
+        """What its programs tried to reach, oldest first: the latest 1,000, over all changes of its rules."""
+        return [asdict(attempt) for attempt in self.get(sandbox_id).attempts]

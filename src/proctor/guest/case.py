@@ -122,7 +122,7 @@ def execute(argv: list[str], env: dict[str, str], path: str | None) -> None:
             os.execve(path, argv, env)
         if "/" in argv[0]:
             os.execve(argv[0], argv, env)
-        for folder in env["PATH"].split(":"):
+        for folder in env.get("PATH", "/bin:/usr/bin").split(":"):
             if os.path.exists(f"{folder}/{argv[0]}"):  # a folder that is hidden holds no command
                 os.execve(f"{folder}/{argv[0]}", argv, env)
         raise FileNotFoundError(2, "not found")

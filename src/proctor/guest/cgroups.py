@@ -150,6 +150,7 @@ class Group:
         self.memory = self._limit is not None and self._usage is not None
         self.cpu = self._cpu is not None or self._stat is not None
         self.pids = self._pids is not None
+        self.has_quota = self._quota is not None
 
     def join(self) -> None:
         """Move this process into the group."""

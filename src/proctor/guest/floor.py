@@ -21,6 +21,9 @@ from .root import mount_proc
 
 LAYERS = "/.layers"  # where the zygote's root shows the store
 SKELETON = "/.skeleton"  # of that root itself, with nothing mounted on it
+OWNED = (
+    "/.owned"  # directories of the image that the sandbox's user may write in: the topmost layer, so that it has them
+)
 _BOX = "/box"
 # What a system has and a bare image of the host has not: path, mode, whether it is the sandbox user's.
 _FOLDERS = (
@@ -44,8 +47,8 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
     Args:
         plan: ``layers`` [name in the store, newest first]; ``host``: the image's own mounts lie below them;
             ``tops`` [path]: those of them that may be written over; ``binds`` [path]: those that may not;
-            ``covers`` [path]: directories of which only layers show something; ``owned`` [path]: directories of the
-            image that the sandbox's user may write in; ``files`` {path: text} to add; ``size`` bytes and ``inodes``.
+            ``covers`` [path]: directories of which only layers show something; ``files`` {path: text} to add;
+            ``size`` bytes and ``inodes``.
         uid: the sandbox's user.
         root_uid: its root, or the same where this host gives it one identity.
 
@@ -57,7 +60,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         os.mkdir(f"{_BOX}/{name}", 0o755)
     floor = Floor(box=os.open(_BOX, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     layers = [f"{LAYERS}/{name}" for name in plan["layers"]]
-    folders = _folders(plan, layers)
+    folders = _folders(layers)
     places = ["", *(plan["tops"] if plan["host"] else ()), *(plan["covers"] if plan["host"] else ())]
     for number, place in enumerate(places):
         upper, work = f"{_BOX}/up/{number}", f"{_BOX}/scratch/{number}"
@@ -65,7 +68,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         os.mkdir(work, 0o755)
         mine = uid if place in plan["covers"] else root_uid
         os.chown(upper, mine, mine)
-        for path, mode, owner in folders.pop(place, ()):
+        for path, mode, owner in folders if not place else ():
             os.mkdir(f"{upper}/{path}")
             os.chmod(f"{upper}/{path}", mode)
             who = uid if owner else root_uid
@@ -74,7 +77,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
             _write(upper, plan["files"], root_uid)
         lower = [layer + place for layer in layers if _is_dir(layer + place)]
         if plan["host"] and place not in plan["covers"]:
-            lower.append(place or SKELETON)
+            lower = [*([OWNED + place] if _is_dir(OWNED + place) else []), *lower, place or SKELETON]
         target = f"{_BOX}/root{place}"
         options = f"userxattr,lowerdir={':'.join(lower or [f'{_BOX}/empty'])},upperdir={upper},workdir={work}"
         linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
@@ -93,24 +96,9 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
     return floor
 
 
-def _folders(plan: dict[str, Any], layers: list[str]) -> dict[str, list[tuple[str, int, bool]]]:
-    """Directories to make in the upper of each place, but for those that a layer already has."""
-    made: dict[str, list[tuple[str, int, bool]]] = {"": []}
-    for path, mode, owner in _FOLDERS:
-        if not any(_exists(f"{layer}/{path}") for layer in layers):
-            made[""].append((path, mode, owner))
-    for path in plan["owned"] if plan["host"] else ():
-        top = max((top for top in plan["tops"] if path.startswith(f"{top}/")), key=len, default=None)
-        if top is None or any(_exists(layer + path) for layer in layers) or not _is_dir(path):
-            continue
-        parts = path[len(top) + 1 :].split("/")
-        rows = made.setdefault(top, [])
-        for depth in range(1, len(parts)):
-            row = "/".join(parts[:depth]), 0o755, False
-            if not any(row[0] == known[0] for known in rows):
-                rows.append(row)
-        rows.append(("/".join(parts), 0o755, True))
-    return made
+def _folders(layers: list[str]) -> list[tuple[str, int, bool]]:
+    """Directories to make, but for those that a layer already has."""
+    return [row for row in _FOLDERS if not any(_exists(f"{layer}/{row[0]}") for layer in layers)]
 
 
 def _write(upper: str, files: dict[str, str], owner: int) -> None:

@@ -36,7 +36,7 @@ class Processes:
         self.slot, self.send, self.root_uid = slot, send, root_uid
         self.commands: dict[int, Command] = {}
         self.draining: dict[int, int] = {}  # pipe of a command that has ended, which others still hold -> its stream
-        self.env = {**slot.env, **opening["env"]}
+        self.env, self.home = opening["env"], opening["workdir"]
         self.base = opening["base_env"]
         self.memory, self.processes = opening["memory"], opening["processes"]
         self.sites, self.warm = opening["sites"], opening["warm"]
@@ -80,7 +80,7 @@ class Processes:
         if len(self.commands) >= MOST:
             raise Refused("too_many_processes", f"{MOST} commands run in this sandbox; end one first")
         env = {**self.env, **header["env"]}
-        argv, cwd = header["argv"], os.path.join("/workspace", header["cwd"] or "")
+        argv, cwd = header["argv"], os.path.join(self.home, header["cwd"] or "")
         uid = slot.uid
         if header["user"] == "root":
             if self.root_uid is None:
@@ -104,6 +104,8 @@ class Processes:
                 os.write(mark, f"0{type(exc).__name__}: {exc}".encode()[:400])
                 os._exit(FAILED)
             slot.env = env
+            if env.get("PATH") != self.base.get("PATH"):
+                slot.python = ""  # the first python3 on it may be another
             if run.source is not None:
                 become(env, run.source, argv)
             return run

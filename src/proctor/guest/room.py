@@ -68,8 +68,11 @@ class Room:
         root = self.slot.features["root"] and self.slot.features["user_namespace"]
         uid = self.slot.uid if self.slot.uid is not None else os.getuid()
         self.floor = floor.build(header["floor"], uid=uid, root_uid=0 if root else uid)
-        self.files = files.Files(uid)
-        self.processes = Processes(self.slot, self.send, header, 0 if root else None)
+        home = header["workdir"] if os.path.isdir(header["workdir"]) else "/workspace"
+        self.files = files.Files(uid, home)
+        if not header["host"]:
+            self.slot.python = ""  # not in this root
+        self.processes = Processes(self.slot, self.send, {**header, "workdir": home}, 0 if root else None)
         linux.set_hostname(header["hostname"])
         return {"root": root}
 

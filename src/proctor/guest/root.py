@@ -14,6 +14,7 @@ from typing import Any
 from . import linux
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
+_SIZE = {False: "mode=755,size=4m,nr_inodes=4096", True: "mode=755,size=64m,nr_inodes=65536"}
 _POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp")
 
 
@@ -24,7 +25,8 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         plan: ``binds`` [[host path, path inside]], ``links`` [[target, path]],
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
-            [[host path, name]]; ``skeleton``: where to lay out files, links and mount points once more, if anywhere.
+            [[host path, name]]; ``skeleton``: where to lay out files, links and mount points once more, if
+            anywhere; then ``owned``: directories to make below ``owned_at`` for ``owner``, parents first.
         own_proc: mount a proc of this PID namespace (real root); otherwise the
             host's is bound, and covered as soon as the zygote has its own.
     """
@@ -38,7 +40,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
     fds = f"/proc/{os.getpid()}/fd" if os.path.isdir(f"/proc/{os.getpid()}/fd") else "/proc/self/fd"
     top = next(point for point in _POINTS if os.path.isdir(point))
-    linux.mount("proctor", top, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755,size=4m,nr_inodes=4096")
+    linux.mount("proctor", top, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, _SIZE[bool(plan.get("skeleton"))])
     for path in ("proc", "dev", "etc", "tmp", "workspace", "box", ".old", *plan["dirs"]):
         os.makedirs(f"{top}/{path.lstrip('/')}", exist_ok=True)
     _furnish(top, plan)
@@ -48,6 +50,9 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         _furnish(top + skeleton, plan)
         for fd, inside in sources:
             _point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
+        for path in plan["owned"]:
+            os.makedirs(f"{top}{plan['owned_at']}{path}")
+            os.chown(f"{top}{plan['owned_at']}{path}", plan["owner"], plan["owner"])
     for fd, inside in sources:
         _bind(f"{fds}/{fd}", top + inside, stat.S_ISDIR(os.stat(fd).st_mode))
         linux.mount_readonly(top + inside)

@@ -164,7 +164,7 @@ def into_case(run: Run, slot: Slot) -> Script:
     if run.source is None and run.request is None:
         argv = list(run.argv)
         path = None
-        if argv[0] in ("python3", "python", slot.python):
+        if slot.python and argv[0] in ("python3", "python", slot.python):
             argv[0], path = "python3", slot.python
         case.execute(argv, slot.env, path)
     keep(run)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.isolation.sweep import start_time
+from proctor.core.process import start_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from typing import Any
 
 from proctor.core.image import Image
 from proctor.images.host import SYSTEM, host_image, interpreter_prefix
+from proctor.isolation.identities import LAYER_USER
 
-_POINT, _SKELETON = "/.layers", "/.skeleton"
+_POINT, _SKELETON, _OWNED = "/.layers", "/.skeleton", "/.owned"
+_MOST_OWNED = 10_000  # directories; the agent's root has room for them
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _PREFIX_FOLDERS = ("bin", "share", "include", "etc")  # where pip puts what is no module
 _LOCAL_FOLDERS = ("bin", "sbin", "lib", "share", "include", "etc", "src", "man")
@@ -24,7 +26,7 @@ class Ground:
 
     Attributes:
         image: of the agent.
-        floor: ``tops``, ``binds``, ``covers`` and ``owned`` of ``guest/floor.py``.
+        floor: ``tops``, ``binds`` and ``covers`` of ``guest/floor.py``.
         sites: directories of packages, as sandboxes see them.
         certificates: the bundle of certificate authorities, None where the host has none.
     """
@@ -58,15 +60,32 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     shown = [inside for _, inside in base.plan["binds"] if inside not in tops]
     more = [path for path in dict.fromkeys([*([certificates] if certificates else []), *binds]) if path not in shown]
     more = [path for path in more if not any(path.startswith(f"{top}/") for top in tops)]
+    sites = list(base.plan["covers"])
+    owned = [f"/usr/local/{name}" for name in _LOCAL_FOLDERS]
+    owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
     plan = {
         **base.plan,
         "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), _POINT]] if layers else []),
         "dirs": [*base.plan["dirs"], _POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
         "skeleton": _SKELETON,
+        "owned": _directories(owned, sites),
+        "owned_at": _OWNED,
+        "owner": LAYER_USER if os.geteuid() == 0 else os.geteuid(),
     }
-    sites = list(base.plan["covers"])
-    owned = [f"/usr/local/{name}" for name in _LOCAL_FOLDERS]
-    owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
-    floor = {"tops": tops, "binds": shown + more, "covers": sites, "owned": owned}
+    floor = {"tops": tops, "binds": shown + more, "covers": sites}
     return Ground(replace(base, plan=plan), floor, sites, certificates)
+
+
+def _directories(tops: list[str], but: list[str]) -> list[str]:
+    """Directories of the host at and below ``tops``, parents first, without those in ``but``."""
+    found: list[str] = []
+    for top in tops:
+        for folder, inside, _ in os.walk(top):
+            if len(found) >= _MOST_OWNED:
+                return found
+            inside[:] = sorted(
+                name for name in inside if f"{folder}/{name}" not in but and not os.path.islink(f"{folder}/{name}")
+            )
+            found.append(folder)
+    return found

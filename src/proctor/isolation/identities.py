@@ -11,11 +11,9 @@ import threading
 
 # High in the 31-bit range, where no distribution or directory hands identities out.
 BASE, END = 0x7000_0000, 0x8000_0000
-# A sandbox's root and its user. The same for every engine, since the files of snapshots are theirs and outlive one.
-SANDBOX_ROOT, SANDBOX_USER = 0x6FFF_0000, 0x6FFF_0001
 PER_PROCESS = 512  # the process number keeps the engines of one host apart
 
-# Owners of the files in image layers, as root: what sandboxes know as 0 ("root") and 1000 ("sandbox"). Fixed, since a
+# As root, what sandboxes know as 0 ("root") and 1000 ("sandbox"), and owners of the files in layers. Fixed, since a
 # layer is stored once and every engine process of this host maps it; below BASE, so no agent ever has one as its own.
 FIXED = 0x6FFF_0000
 LAYER_ROOT, LAYER_USER = FIXED, FIXED + 1

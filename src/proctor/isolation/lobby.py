@@ -10,7 +10,7 @@ from pathlib import Path
 from proctor.guest import cgroups
 from proctor.isolation import sweep
 from proctor.isolation.base import AgentProcess
-from proctor.isolation.identities import SANDBOX_ROOT
+from proctor.isolation.identities import LAYER_ROOT
 from proctor.isolation.jail import JailBoundary
 
 
@@ -56,7 +56,7 @@ class LobbyBoundary(JailBoundary):
 
     def take(self) -> int:
         """The identities of sandboxes, which all engines share."""
-        return SANDBOX_ROOT
+        return LAYER_ROOT
 
     def give_back(self, identity: int) -> None:
         """Nothing to do: they are never taken."""

@@ -1,0 +1,59 @@
+"""The way out of sandboxes: a gate for each one that has a network, opened, changed and closed while it lives."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proctor.core.errors import InputError
+from proctor.core.sandbox import NetworkRules, SandboxError
+from proctor.engine.room import Room
+from proctor.network import pip
+from proctor.network.attempts import Attempt
+from proctor.network.gate import Gate
+from proctor.network.inside import ENVIRONMENT, RESOLV_CONF
+from proctor.network.rules import compile
+from proctor.network.upstream import Proxies
+
+log = logging.getLogger("proctor.network")
+
+
+def check(rules: NetworkRules) -> None:
+    """SandboxError ``invalid_network`` (400) where an entry is none."""
+    try:
+        compile(rules)
+    except InputError as exc:
+        raise SandboxError(str(exc), code="invalid_network", status=400) from exc
+
+
+@dataclass(slots=True)
+class Outside:
+    """What the host's network configuration means for sandboxes."""
+
+    proxies: Proxies = field(default_factory=lambda: Proxies.of(os.environ))
+    pip: pip.PipSetup = field(default_factory=lambda: pip.read(os.environ))
+
+    @property
+    def binds(self) -> list[str]:
+        """Files and directories of the host that pip's configuration names."""
+        return [str(path) for path in (*self.pip.directories, *self.pip.files)]
+
+    def files(self, rules: NetworkRules) -> dict[str, str]:
+        """Files of /etc for a sandbox with these rules."""
+        found = {"/etc/resolv.conf": RESOLV_CONF}
+        if rules.internet:
+            found["/etc/pip.conf"] = self.pip.conf
+        return found
+
+    def env(self, certificates: str | None) -> dict[str, str]:
+        """Environment of commands while there is a network."""
+        bundle = str(self.pip.ca_bundle) if self.pip.ca_bundle else certificates
+        return {**ENVIRONMENT, **({"SSL_CERT_FILE": bundle} if bundle else {})}
+
+    async def open(self, room: Room, rules: NetworkRules, told: Callable[[Attempt], None]) -> Gate:
+        """Give a sandbox its gate."""
+        gate = Gate(await room.listen(), rules, log=told, proxies=self.proxies)
+        await gate.start()
+        return gate

@@ -1,0 +1,190 @@
+"""What sandboxes are made from, and what is kept of them: the store of images and snapshots, for the engine.
+
+The store's calls block on SQLite and on the disk, so they run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.core.errors import InfrastructureError, InputError
+from proctor.core.sandbox import SandboxError, SandboxSpec, SnapshotInfo
+from proctor.engine.room import Room
+from proctor.images.leases import Lease
+from proctor.images.packages import host_packages
+from proctor.images.records import Origin, Record
+from proctor.images.rootfs import Rootfs, resolve, rootfs_of
+from proctor.images.sandbox import Ground
+from proctor.images.store import Store
+
+log = logging.getLogger("proctor")
+
+INODES = 200_000
+PACK_S = 3600.0  # a gigabyte takes some 10 s here
+_OWN_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/workspace",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+}
+
+
+@dataclass(slots=True)
+class Root:
+    """What one sandbox lies on, leased as long as it lives."""
+
+    rootfs: Rootfs
+    lease: Lease | None = None
+
+    def release(self) -> None:
+        """It is not needed any more; may be called again."""
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
+
+
+@dataclass(slots=True)
+class Roots:
+    """Images and snapshots of one engine.
+
+    Args:
+        ground: the host's own.
+        store: None: sandboxes are made from the bare host alone, and nothing is kept.
+    """
+
+    ground: Ground
+    store: Store | None = None
+    _default: Rootfs | None = field(default=None, init=False)
+    _lease: Lease | None = field(default=None, init=False)
+
+    async def start(self) -> None:
+        """Make the default root, the host's with pip where there is one, and collect what nobody needs."""
+        if self.store is not None:
+            await asyncio.to_thread(self._prepare, self.store)
+
+    def _prepare(self, store: Store) -> None:
+        try:
+            store.gc()
+            record = host_packages(store, ("pip",))
+            self._lease = store.lease(record)
+            self._default = rootfs_of(store, record)
+        except (InputError, InfrastructureError) as exc:
+            log.info("sandboxes have no pip: %s", exc)
+
+    async def take(self, spec: SandboxSpec) -> Root:
+        """What a sandbox of this description lies on.
+
+        Raises:
+            SandboxError: ``not_found`` (404).
+        """
+        if spec.image is None and spec.snapshot is None:
+            return Root(self._default or Rootfs())
+        if self.store is None:
+            raise SandboxError("this engine keeps no images", code="no_store", status=400)
+        return await asyncio.to_thread(self._leased, self.store, spec)
+
+    @staticmethod
+    def _leased(store: Store, spec: SandboxSpec) -> Root:
+        try:
+            found = resolve(store, spec.image, spec.snapshot)
+            return Root(found, store.lease(found.record) if found.record else None)
+        except InputError as exc:
+            raise SandboxError(str(exc), code="not_found", status=404) from exc
+
+    def floor(self, spec: SandboxSpec, root: Rootfs, files: Mapping[str, str], binds: list[str]) -> dict[str, Any]:
+        """The plan for ``guest/floor.py``."""
+        return {
+            **self.ground.floor,
+            "binds": [*self.ground.floor["binds"], *binds],
+            "host": root.host,
+            "layers": [path.name for path in root.layers],
+            "files": dict(files),
+            "size": spec.disk_mib << 20,
+            "inodes": INODES,
+        }
+
+    def env(self, root: Rootfs) -> dict[str, str]:
+        """Environment of the commands of a sandbox on ``root``."""
+        return {**(self.ground.image.env if root.host else _OWN_ENV), **root.env}
+
+    async def snapshot(
+        self, room: Room, spec: SandboxSpec, root: Rootfs, *, name: str | None, labels: Mapping[str, str],
+        retention_days: float | None,
+    ) -> SnapshotInfo:  # fmt: skip
+        """Keep a sandbox's files.
+
+        Raises:
+            SandboxError: they cannot be kept; says why.
+        """
+        store = self._kept()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours:
+            try:
+                answer_of = await room.ask("snapshot", give=theirs, most=(spec.disk_mib << 20) + (1 << 20))
+            finally:
+                theirs.close()
+            sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))
+            ours.setblocking(True)
+            with ours.makefile("rb", buffering=1 << 20) as source:
+                kept = asyncio.to_thread(
+                    store.snapshot, source, parent=root.record, name=name, labels=labels, retention_days=retention_days
+                )
+                record, answer = await asyncio.gather(kept, sent, return_exceptions=True)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(record, InputError):
+            raise SandboxError(f"the snapshot was not kept: {record}", code="invalid_snapshot", status=400) from record
+        if isinstance(record, BaseException):
+            raise record
+        return await asyncio.to_thread(store.snapshot_info, record)
+
+    def _kept(self) -> Store:
+        if self.store is None:
+            raise SandboxError("this engine keeps no snapshots", code="no_store", status=400)
+        return self.store
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        """All that are kept, oldest first."""
+        store = self._kept()
+        return await asyncio.to_thread(lambda: [store.snapshot_info(record) for record in store.list(Origin.SNAPSHOT)])
+
+    async def get_snapshot(self, snapshot: str) -> SnapshotInfo:
+        """By its id or name; SandboxError ``not_found`` (404)."""
+        store = self._kept()
+        return await asyncio.to_thread(lambda: store.snapshot_info(_found(store, snapshot)))
+
+    async def delete_snapshot(self, snapshot: str) -> SnapshotInfo:
+        """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
+        store = self._kept()
+
+        def remove() -> SnapshotInfo:
+            record = _found(store, snapshot)
+            info = store.snapshot_info(record)
+            try:
+                store.remove(record.id, Origin.SNAPSHOT)
+            except InputError as exc:
+                raise SandboxError(str(exc), code="in_use", status=409) from exc
+            store.gc()
+            return info
+
+        return await asyncio.to_thread(remove)
+
+    def close(self) -> None:
+        """Let go of what the engine itself uses."""
+        if self._lease is not None:
+            with contextlib.suppress(InfrastructureError):
+                self._lease.release()
+            self._lease = None
+
+
+def _found(store: Store, snapshot: str) -> Record:
+    try:
+        return store.get(snapshot, Origin.SNAPSHOT)
+    except InputError as exc:
+        raise SandboxError(str(exc), code="not_found", status=404) from exc
