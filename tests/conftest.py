@@ -26,13 +26,17 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
 _CACHES = tempfile.mkdtemp(prefix="caches-of-tests-")
 _OWNER = os.getpid()
 atexit.register(lambda: os.getpid() == _OWNER and shutil.rmtree(_CACHES, ignore_errors=True))
-os.environ["XDG_CACHE_HOME"] = os.path.join(_CACHES, "fixtures")
+_PLACES = ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")  # the ledger and the settings, for the same reason
+for _place in _PLACES:
+    os.environ[_place] = os.path.join(_CACHES, "fixtures", _place)
 _numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join(_CACHES, str(next(_numbers))))
+    number = str(next(_numbers))
+    for place in _PLACES:
+        monkeypatch.setenv(place, os.path.join(_CACHES, number, place))
 
 
 @pytest.fixture(scope="session")

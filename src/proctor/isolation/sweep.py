@@ -10,35 +10,21 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from proctor.core.process import pid_namespace, start_time
+
 PREFIX = "proctor-"
 BOXES = Path(tempfile.gettempdir())
 
 
-def start_time(pid: int) -> str:
-    """Start of a process in clock ticks since boot: with its number, a name that is never reused."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def _namespace() -> str:
-    """Number of this PID namespace: a process number of another container says nothing here."""
-    try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    except OSError:
-        return "0"
-
-
 def owner_prefix() -> str:
     """Beginning of the names that this process gives."""
-    return f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-{_namespace()}-"
+    return f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-{pid_namespace()}-"
 
 
 def is_stale(name: str) -> bool:
     """The process that gave this name is no more. Names of other containers, and of others, never are."""
     parts = name.removeprefix(PREFIX).split("-")
-    if not name.startswith(PREFIX) or len(parts) != 6 or not parts[0].isdigit() or parts[2] != _namespace():
+    if not name.startswith(PREFIX) or len(parts) != 6 or not parts[0].isdigit() or parts[2] != pid_namespace():
         return False
     return start_time(int(parts[0])) != parts[1]
 

@@ -1,0 +1,1 @@
+"""What sandboxes use, what that costs, and how much may be spent; imports only core."""
