@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "score": ("proctor.cli.score:score", "Score a file of completions against problems."),
     "replay": ("proctor.cli.replay:replay", "Run completions of a results file again and say what differs."),
     "cache": ("proctor.cli.cache:cache", "Show the grades that are kept from earlier scoring, or clear them."),
+    "costs": ("proctor.cli.costs:costs", "Show what sandboxes have cost: by day, label, sandbox or key."),
     "audit": ("proctor.cli.audit:audit", "Rank the samples of a results file that may not have earned their reward."),
     "report": ("proctor.cli.report:report", "Write a results file as one HTML page."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
