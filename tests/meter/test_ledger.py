@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from meter_help import NOON, Clock, dollars, gone, ledger, micros, spec
+
 from proctor.core.errors import InputError
 from proctor.core.sandbox import StopReason
 from proctor.meter.database import default_path

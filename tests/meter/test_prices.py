@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from meter_help import dollars, micros
+
 from proctor.core.errors import InputError
 from proctor.core.settings import default_path, load
 from proctor.meter import prices as money
@@ -57,7 +57,7 @@ def test_storage_by_the_month() -> None:
 
 @given(seconds, seconds, vcpus, memories, st.decimals(0, 1000, places=6), st.decimals(0, 1, places=3))
 def test_costs_are_exact(cpu: float, wall: float, vcpu: float, memory: int, price: Decimal, floor: Decimal) -> None:
-    prices = Prices(cpu_hour=price, memory_hour=price / 7 // Decimal("0.000001"), cpu_floor=floor)  # type: ignore[arg-type]
+    prices = Prices(cpu_hour=price, memory_hour=price // 7, cpu_floor=floor)  # type: ignore[arg-type]
     found = Usage(cpu, wall, vcpu, memory).picos(prices)
     whole = dollars(round(Decimal(cpu), 6), round(Decimal(wall), 6), vcpu, memory, prices) * 10**12
     assert found == whole // 1
@@ -109,11 +109,14 @@ def test_prices_are_what_was_written() -> None:
     assert Prices(cpu_hour=0.1).cpu_hour == Fraction(1, 10)  # type: ignore[arg-type]
     assert Prices(cpu_hour="0.025") == Prices()  # type: ignore[arg-type]
     assert Prices.from_json(Prices(storage_month=Decimal("0.07")).to_json()).storage_month == Fraction(7, 100)  # type: ignore[arg-type]
+    assert Prices(cpu_hour="0e-999999999").cpu_hour == 0  # type: ignore[arg-type]
     assert money.dollars(7_777_777) == "$7.777777"
     assert money.dollars(1_234_000_001) == "$1,234.000001"
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1e999999999", "1e-999999999", "nan", 1001, True, None, [1], "0" * 99 + "x"])
+@pytest.mark.parametrize(
+    "value", ["x", "-1", "1e999999999", "1e-999999999", "nan", 1001, True, None, [1], "0" * 99 + "x", "0.0000000000001"]
+)
 def test_prices_that_are_none_are_refused(value: object) -> None:
     with pytest.raises(InputError, match=r"prices\.cpu_hour.* is not a number from 0 to 1000"):
         Prices(cpu_hour=value)  # type: ignore[arg-type]
@@ -175,8 +178,8 @@ def test_settings_that_do_not_fit_are_named(text: str, said: str) -> None:
 
 
 def test_a_variable_that_there_is_not_is_named() -> None:
-    with pytest.raises(InputError, match="variable PROCTOR_PRICES_CPU: .*did you mean 'cpu_hour'"):
-        Prices.from_settings(load(environ={"PROCTOR_PRICES_CPU": "1", "XDG_CONFIG_HOME": "/nowhere"}))
+    with pytest.raises(InputError, match="variable PROCTOR_PRICES_CPU_HOURS: .*did you mean 'cpu_hour'"):
+        Prices.from_settings(load(environ={"PROCTOR_PRICES_CPU_HOURS": "1", "XDG_CONFIG_HOME": "/nowhere"}))
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

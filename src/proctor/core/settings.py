@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from proctor.core.errors import InputError
 SECTIONS = ("prices", "limits")
 _PREFIX = "PROCTOR_"
 _DIGITS = 12  # after the decimal point
+_STEP = Decimal(1).scaleb(-_DIGITS)
+_CONTEXT = Context(prec=60)
 _LARGEST_FILE = 1 << 20
 
 
@@ -64,9 +66,10 @@ def exact(value: object, *, least: int = 0, most: int, field: str, where: str | 
         raise wrong from None
     if not decimal.is_finite() or not least <= decimal <= most:
         raise wrong
-    if decimal and decimal.normalize().as_tuple().exponent < -_DIGITS:  # type: ignore[operator]
+    rounded = _CONTEXT.quantize(decimal, _STEP)  # not by its exponent: 0e-999999999 would be a Fraction for hours
+    if rounded != decimal:
         raise wrong
-    return Fraction(decimal)
+    return Fraction(rounded)
 
 
 @dataclass(frozen=True, slots=True)

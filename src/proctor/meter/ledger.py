@@ -37,6 +37,7 @@ from proctor.meter.totals import SandboxCost, Total
 from proctor.meter.usage import mebibytes, microseconds, millionths
 
 _MOST_BYTES = 1 << 60
+_LATEST = 10**10  # seconds since the epoch: the year 2286
 
 
 class Ledger(Book):
@@ -197,7 +198,8 @@ class Ledger(Book):
         text(snapshot_id, "snapshot_id"), text(key, "key")
         if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or not 0 <= size_bytes <= _MOST_BYTES:
             raise InputError(f"{size_bytes!r:.60} is not a number of bytes from 0 to 2^60", field="size_bytes")
-        begin, end = microseconds(since, "since"), None if until is None else microseconds(until, "until")
+        begin = microseconds(since, "since", _LATEST)
+        end = None if until is None else microseconds(until, "until", _LATEST)
         with file.using():
             self._own()
             with self._writing() as database:

@@ -16,14 +16,14 @@ MOST_MIB = 1 << 30
 _US = 10**6
 
 
-def microseconds(seconds: float, field: str) -> int:
+def microseconds(seconds: float, field: str, most: int = MOST_SECONDS) -> int:
     """Whole microseconds, the nearest.
 
     Raises:
-        InputError: not a number from 0 to 10^9.
+        InputError: not a number from 0 to 10^9 (``most``).
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MOST_SECONDS:
-        raise InputError(f"{seconds!r:.60} is not a number of seconds from 0 to {MOST_SECONDS}", field=field)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= most:
+        raise InputError(f"{seconds!r:.60} is not a number of seconds from 0 to {most}", field=field)
     return round(seconds * _US)
 
 
