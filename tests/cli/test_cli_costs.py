@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,14 @@ def told(*args: str) -> dict[str, Any]:
 
 @pytest.fixture
 def spent() -> None:
+    left = 86400 - time.time() % 86400
+    if left < 60:  # no day may end meanwhile
+        time.sleep(left + 1)
     with Ledger() as ledger:
         for number in range(5):
             labels = {"run": "a" if number < 3 else "b\x1b[31m"}
             ledger.open_sandbox(f"s{number}", SandboxSpec(memory_mib=2048, labels=labels))
-            ledger.close_sandbox(f"s{number}", 2000, 6000)
+            ledger.close_sandbox(f"s{number}", 2800, 0)
 
 
 def test_where_nothing_was_spent_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,19 +52,19 @@ def test_where_nothing_was_spent_nothing_is_made(tmp_path: Path, monkeypatch: py
 def test_today_the_month_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     table = run().stdout
     assert "this month" in table
-    assert "$0.194444" in table
+    assert "$0.097222" in table
     assert "\x1b" not in table
     assert "run=b\\x1b[31m" in table
     found = told()
-    assert (found["this_month"]["cost_micros"], found["today"]["sandboxes"]) == (194_444, 5)
+    assert (found["this_month"]["cost_micros"], found["today"]["sandboxes"]) == (97_222, 5)
     assert [(each["name"], each["cost_micros"]) for each in found["labels"]] == [
-        ("run=a", 116_666),
-        ("run=b\x1b[31m", 77_777),
+        ("run=a", 58_333),
+        ("run=b\x1b[31m", 38_888),
     ]
     assert found["daily"] is None
     monkeypatch.setenv("PROCTOR_LIMITS_DAILY_MICROS", "200000")
-    assert told()["daily"] == {"limitMicros": "200000", "usedMicros": "194444", "remainingMicros": "5556"}
-    assert "$0.194444 of $0.200000 used" in run().stdout
+    assert told()["daily"] == {"limitMicros": "200000", "usedMicros": "97222", "remainingMicros": "102778"}
+    assert "$0.097222 of $0.200000 used" in run().stdout
 
 
 @pytest.mark.usefixtures("spent")
@@ -69,7 +73,7 @@ def test_one_table_with_filters() -> None:
     found = run("--by", "sandbox", "--top", "2")
     assert "the first 2; --top 0 shows all" in found.stderr
     assert "s2" not in found.stdout
-    assert told("--by", "day", "--since", "0d")["total"]["cost_micros"] == 194_444
+    assert told("--by", "day", "--since", "0d")["total"]["cost_micros"] == 97_222
     assert told("--by", "key", "--since", "2999-01-01") == {
         "by": "key",
         "rows": [],
@@ -82,7 +86,7 @@ def test_one_table_with_filters() -> None:
             "cost_micros": 0,
         },
     }
-    assert told("--since", "1d")["since"]["cost_micros"] == 194_444
+    assert told("--since", "1d")["since"]["cost_micros"] == 97_222
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_killed_again_and_again_nothing_is_lost_and_nothing_counts_twice(path: P
                 assert found is not None
                 # The last call may have been done and not yet printed.
                 assert found.cpu_seconds in (cpu, min(2, cpu + 1))
-                assert found.wall_seconds == 3 * found.cpu_seconds
+                assert found.wall_seconds == 3 * found.cpu_seconds >= wall
                 assert found.state == "stopped" if state == "closed" else found.state in ("lost", "stopped")
                 exact += int(dollars(found.cpu_seconds, found.wall_seconds, 1, 2048) * 10**12)
                 beyond += found.cpu_seconds != cpu
@@ -290,11 +290,11 @@ def test_where_the_file_lies_on_a_network_there_is_no_write_ahead_log(
 
 
 MANY = """
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) INSERT INTO sandboxes
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) INSERT INTO sandboxes
     (id, key, owner, prices, vcpu, memory, opened, seen, tick, cpu, wall, picos, state, ended)
     SELECT 's' || i, 'k', 1, 1, 1000000, 2048, 0, 0, 0, 2000000, 6000000, 38888888, 2, 0 FROM n;
-INSERT INTO labels SELECT number, 'run', number % 1000 FROM sandboxes;
-INSERT INTO spent SELECT number, number % 30, 1, 2000000, 12288000, 38888888 FROM sandboxes;
+INSERT INTO labels SELECT number, 'run', number % 1000 FROM sandboxes WHERE key = 'k';
+INSERT INTO spent SELECT number, number % 30, 1, 2000000, 12288000, 38888888 FROM sandboxes WHERE key = 'k';
 INSERT INTO daily SELECT 'k', day, COUNT(*), SUM(cpu), SUM(memory), SUM(picos), 0 FROM spent GROUP BY day;
 """
 
@@ -311,18 +311,16 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 
 
-def test_a_million_sandboxes_are_added_in_little_memory(path: Path) -> None:
+def test_many_sandboxes_are_added_in_little_memory(path: Path) -> None:
     with Ledger(path) as book:
         book.open_sandbox("first", spec())
         book.close_sandbox("first", 0, 0)
     with sqlite3.connect(path) as database:
-        database.executescript(
-            MANY.replace("number, 'run'", "number, 'run'").replace("FROM sandboxes;", "FROM sandboxes WHERE key = 'k';")
-        )
+        database.executescript(MANY)
     database.close()
     done = subprocess.run([sys.executable, "-c", ASKER, str(path)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     *counts, label, total, mebibytes = map(int, done.stdout.split())
     assert counts == [50, 50, 31, 2]
-    assert (label, total) == (38_888, 38_888_888)
-    assert mebibytes < 64
+    assert (label, total) == (11_666, 11_666_666)
+    assert mebibytes < 32

@@ -170,15 +170,19 @@ def test_the_file_and_before_it_the_environment(monkeypatch: pytest.MonkeyPatch)
 )
 def test_settings_that_do_not_fit_are_named(text: str, said: str) -> None:
     path = write(text)
-    with pytest.raises(InputError, match=said) as caught:
+
+    def read() -> None:
         settings = load()
         Prices.from_settings(settings)
         daily_micros(settings)
+
+    with pytest.raises(InputError, match=said) as caught:
+        read()
     assert str(path) in str(caught.value)
 
 
 def test_a_variable_that_there_is_not_is_named() -> None:
-    with pytest.raises(InputError, match="variable PROCTOR_PRICES_CPU_HOURS: .*did you mean 'cpu_hour'"):
+    with pytest.raises(InputError, match=r"variable PROCTOR_PRICES_CPU_HOURS: .*did you mean 'cpu_hour'"):
         Prices.from_settings(load(environ={"PROCTOR_PRICES_CPU_HOURS": "1", "XDG_CONFIG_HOME": "/nowhere"}))
 
 
