@@ -191,6 +191,17 @@ def test_a_file_that_fails_stops_nobody_who_has_no_limit(
     book.close()
 
 
+def test_when_the_file_is_moved_away_what_runs_goes_into_the_new_one(path: Path) -> None:
+    with ledger(path) as book:
+        book.open_sandbox("s", spec(labels={"run": "a"}))
+        book.checkpoint("s", 1, 3)
+        path.rename(path.with_name("old.sqlite"))
+        book.checkpoint("s", 2, 5)
+        book.close_sandbox("s", 2, 6)
+        assert book.trouble is None
+        assert [each.cost_micros for each in book.totals("label")] == [micros(dollars(2, 6, 1, 2048))]
+
+
 def in_a_child(work: Callable[[], str], *, user: int | None = None) -> str:
     """What it says in a process of its own."""
     read, write = os.pipe()

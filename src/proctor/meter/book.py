@@ -46,7 +46,8 @@ class Book:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._openings: dict[str, Opening] = {}
+        self._live: dict[str, Opening] = {}  # that were opened here, and not closed
+        self._openings: dict[str, Opening] = {}  # of these, those that are not in the file
         self._waiting: dict[str, Figures] = {}
         self._again = -math.inf
         self._dropped = False
@@ -99,7 +100,7 @@ class Book:
 
     def _keep(self, new: Opening) -> None:
         if len(self._openings) < _MOST_WAITING:
-            self._openings[new.id] = new
+            self._openings[new.id] = self._live[new.id] = new
         else:
             self._dropped = True
 
@@ -123,11 +124,19 @@ class Book:
                 for new in self._openings.values():
                     entries.insert(database, new, self._name(), self._ticks())
                 for name, told in self._waiting.items():
-                    if not entries.update(database, self._lists, name, told):
+                    if entries.update(database, self._lists, name, told):
+                        continue
+                    if name in self._live:  # somebody began a new file
+                        entries.insert(database, self._live[name], self._name(), told.tick)
+                        entries.update(database, self._lists, name, told)
+                    else:
                         unknown.append(name)
         except LedgerError as error:
             self._fail(error)
             return []
+        for name, told in self._waiting.items():
+            if told.reason is not None:
+                self._live.pop(name, None)
         self._openings, self._waiting = {}, {}
         return unknown
 

@@ -95,6 +95,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._identity = (0, 0)
         with _using:
             _open.add(self)
 
@@ -145,15 +146,18 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is not None:
-            return self._connection
+            if _identity(self.path) == self._identity:
+                return self._connection
+            self.close()  # it was moved away
         _check_file(self.path)
+        identity = _identity(self.path)
         connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             _set_up(connection, self.path)
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._identity = connection, identity
         return connection
 
 
@@ -193,6 +197,15 @@ def _set_journal(connection: sqlite3.Connection, mode: str) -> None:
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file has that name now."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _check_file(path: Path) -> None:

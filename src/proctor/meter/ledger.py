@@ -141,6 +141,8 @@ class Ledger(Book):
                         hint="put the ledger right, or take the limit away (daily_micros in the settings, section [limits])",
                     ) from error
                 self._keep(new)
+                return
+            self._live[new.id] = new
 
     def checkpoint(self, sandbox_id: str, cpu_seconds: float, wall_seconds: float) -> None:
         """Say what a running sandbox has used since its start. Lower figures than before change nothing.
