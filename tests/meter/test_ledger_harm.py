@@ -119,6 +119,32 @@ def test_processes_and_threads_at_once(path: Path) -> None:
     book.close()
 
 
+STARTER = """
+import sys
+from proctor.core.sandbox import SandboxSpec
+from proctor.meter.ledger import Ledger
+sys.stdin.readline()
+for number in range(40):
+    with Ledger(f"{sys.argv[1]}/{number}.sqlite", daily_micros=10**9) as book:
+        book.open_sandbox(sys.argv[2], SandboxSpec())
+"""
+
+
+def test_processes_that_make_it_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTER, str(tmp_path)]
+    both = [subprocess.Popen([*command, mine], stdin=subprocess.PIPE, text=True) for mine in "abc"]
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in both:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    for number in range(40):
+        with Ledger(tmp_path / f"{number}.sqlite") as book:
+            assert book.total().sandboxes == 3
+
+
 def broken_start(path: Path) -> None:
     path.write_bytes(b"\0" * 100 + path.read_bytes()[100:])
 

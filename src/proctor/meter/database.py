@@ -164,6 +164,9 @@ class Database:
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    # In this order: another process may make them meanwhile, in one transaction.
+    (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != _APPLICATION and tables:
         raise LedgerError(f"{path} is another program's database; move it away")
     _set_journal(connection, "DELETE" if _is_networked(path) else "WAL")
