@@ -15,7 +15,6 @@ PACKAGE = ROOT / "src" / "proctor"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the top to the bottom; a layer imports only itself and what stands under it.
 LAYERS = ["cli", "doctor", "report", "grading", "engine", "meter", "network", "images", "isolation", "guest", "core"]
-LAYERS = ["cli", "doctor", "report", "grading", "engine", "meter", "images", "isolation", "guest", "core"]
 
 
 def name_of(path: Path) -> str:

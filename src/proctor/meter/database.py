@@ -162,8 +162,6 @@ class Database:
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     # In this order: another process may make them meanwhile, in one transaction.
     (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
