@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.image import Image
 from proctor.engine.lobby import Lobby
 from proctor.engine.room import Room
+from proctor.images.rootfs import Rootfs
+from proctor.images.sandbox import POINT, Ground
 from proctor.isolation.lobby import LobbyBoundary
 
 ATTEMPTS = 3  # agents that may fail to come up in a row
@@ -31,6 +36,7 @@ class Rooms:
         self._number = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Lock = asyncio.Lock()
+        self.used = 0  # sandboxes that live in rooms of these
 
     @property
     def ready(self) -> int:
@@ -109,3 +115,49 @@ class Rooms:
             await asyncio.wait(self._tasks)
         if self.lobby:
             await self.lobby.close()
+
+
+class Pools:
+    """Rooms by what their agent has imported: one pool for all plain images, and one for each that names modules.
+
+    Args:
+        most: pools of images that name modules; beyond that one that nobody uses is closed.
+    """
+
+    def __init__(self, layers: Path | None, ground: Ground, spare: int, most: int = 4) -> None:
+        self.layers, self.ground, self.spare, self.most = layers, ground, spare, most
+        self.plain = Rooms(LobbyBoundary(layers), ground.image, spare)
+        self._named: OrderedDict[str, Rooms] = OrderedDict()
+
+    def of(self, root: Rootfs) -> Rooms:
+        """The pool for sandboxes on ``root``."""
+        if not root.preimport or not root.host:
+            return self.plain
+        found = self._named.get(root.digest)
+        if found is None:
+            boundary = LobbyBoundary(self.layers)
+            places = [(site, [f"{POINT}/{path.name}{site}" for path in root.layers]) for site in self.ground.sites]
+            shown = [
+                [
+                    site,
+                    [folder for folder, path in zip(folders, root.layers, strict=True) if (path / site[1:]).is_dir()],
+                ]
+                for site, folders in places
+            ]
+            boundary.extra = {**boundary.extra, "over": [row for row in shown if row[1]]}
+            image = replace(self.ground.image, preload=[*self.ground.image.preload, *root.preimport])
+            found = self._named[root.digest] = Rooms(boundary, image, self.spare)
+            self._trim()
+        self._named.move_to_end(root.digest)
+        return found
+
+    def _trim(self) -> None:
+        for digest, rooms in list(self._named.items()):
+            if len(self._named) > self.most and not rooms.used and digest != next(reversed(self._named)):
+                del self._named[digest]
+                self.plain.later(rooms.close())
+
+    async def close(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(rooms.close() for rooms in self._named.values()))
+        await self.plain.close()

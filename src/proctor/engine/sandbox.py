@@ -12,6 +12,7 @@ from proctor.core.sandbox import SandboxError, SandboxInfo, SandboxSpec, State, 
 from proctor.engine.lobby import Lobby
 from proctor.engine.queue import Seat
 from proctor.engine.room import Room
+from proctor.engine.rooms import Rooms
 from proctor.engine.roots import Root
 from proctor.isolation.lobby import RoomGroup
 from proctor.meter.prices import Prices
@@ -34,6 +35,7 @@ class Sandbox:
         self.stopped_at: float | None = None
         self.room: Room | None = None
         self.lobby: Lobby | None = None
+        self.pool: Rooms | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.ending: asyncio.Task[None] | None = None
         self.cpu_seconds = 0.0

@@ -27,7 +27,7 @@ from proctor.core.sandbox import (
 from proctor.engine import capacity
 from proctor.engine.outside import Outside, check
 from proctor.engine.queue import Queue
-from proctor.engine.rooms import ATTEMPTS, Rooms
+from proctor.engine.rooms import ATTEMPTS, Pools
 from proctor.engine.roots import Roots
 from proctor.engine.sandbox import Sandbox
 from proctor.engine.spending import Spending
@@ -35,7 +35,6 @@ from proctor.engine.using import Use
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import host_ground
 from proctor.images.store import Store
-from proctor.isolation.lobby import LobbyBoundary
 from proctor.meter.ledger import Ledger
 
 SPARE = 2  # rooms made ahead: one more than a caller uses in the time that it takes to make one
@@ -65,8 +64,8 @@ class Sandboxes(Use):
         self.ground = host_ground(store.layers if store else None, self.outside.binds)
         self.roots = Roots(self.ground, store)
         self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()))
-        self.boundary = LobbyBoundary(store.layers if store else None)
-        self.rooms = Rooms(self.boundary, self.ground.image, min(spare, most))
+        self.pools = Pools(store.layers if store else None, self.ground, min(spare, most))
+        self.rooms = self.pools.plain
         self.spending = Spending(ledger, lambda box: self._end_soon(box, StopReason.COST))
         self._all: OrderedDict[str, Sandbox] = OrderedDict()
         self._names: dict[str, str] = {}
@@ -93,7 +92,7 @@ class Sandboxes(Use):
         self.rooms.closed = True
         self.queue.close()
         await asyncio.gather(*(self.stop(box.id, StopReason.CLOSED) for box in self._running()))
-        await self.rooms.close()
+        await self.pools.close()
         if self._account:
             self._account.cancel()
         self.roots.close()
@@ -155,8 +154,9 @@ class Sandboxes(Use):
 
     async def _open(self, box: Sandbox) -> None:
         fault: BaseException | None = None
+        rooms = self.pools.of(box.root.rootfs if box.root else Rootfs())
         for _ in range(ATTEMPTS):
-            lobby, room = await self.rooms.take()
+            lobby, room = await rooms.take()
             group = lobby.groups[room.number]
             group.meter.set_memory(group.meter.usage() + (box.spec.memory_mib << 20))
             group.meter.set_pids(_PROCESSES + 2)
@@ -173,8 +173,9 @@ class Sandboxes(Use):
                 self.rooms.later(lobby.end(room))
                 raise
             finally:
-                self.rooms.fill()
-            box.room, box.lobby = room, lobby
+                rooms.fill()
+            box.room, box.lobby, box.pool = room, lobby, rooms
+            rooms.used += 1
             room.on_broken = lambda _: self._end_soon(box, StopReason.FAULT)
             return
         raise InfrastructureError(f"a sandbox cannot be opened: {fault}") from fault
@@ -189,7 +190,7 @@ class Sandboxes(Use):
             "floor": self.roots.floor(spec, root, self.outside.files(rules), binds), "base_env": env,
             "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.memory_mib << 20, "processes": _PROCESSES,
-            "sites": self.ground.sites, "warm": root.host, "host": root.host,
+            "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
         }  # fmt: skip
 
     def _arm(self, box: Sandbox) -> None:
@@ -253,6 +254,8 @@ class Sandboxes(Use):
             await self.spending.end(box, reason)
         finally:
             self.queue.leave(box.seat)
+            if box.pool:
+                box.pool.used -= 1
             if box.root:
                 await asyncio.to_thread(box.root.release)
             while len(self._all) > _KEPT and (old := next(iter(self._all.values()))).state is State.STOPPED:

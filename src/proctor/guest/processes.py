@@ -30,9 +30,12 @@ class Processes:
         send: writes a frame to the host.
         opening: the host's request that opened the sandbox.
         root_uid: identity of the sandbox's root, None where it has none.
+        uppers: directories that take what is written where packages lie.
     """
 
-    def __init__(self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None) -> None:
+    def __init__(
+        self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None, uppers: list[int]
+    ) -> None:  # fmt: skip
         self.slot, self.send, self.root_uid = slot, send, root_uid
         self.commands: dict[int, Command] = {}
         self.draining: dict[int, int] = {}  # pipe of a command that has ended, which others still hold -> its stream
@@ -40,6 +43,7 @@ class Processes:
         self.base = opening["base_env"]
         self.memory, self.processes = opening["memory"], opening["processes"]
         self.sites, self.warm = opening["sites"], opening["warm"]
+        self.fixed = uppers if opening["preimport"] else []
         self.next_look = 0.0
 
     def register(self, poller: select.poll) -> dict[int, Command]:
@@ -125,8 +129,8 @@ class Processes:
 
     def warm_run(self, argv: list[str], cwd: str, env: dict[str, str]) -> Run | None:
         """A run in this interpreter where that is certain to be the same as in a fresh one."""
-        if not self.warm:
-            return None
+        if not self.warm or any(os.listdir(upper) for upper in self.fixed):
+            return None  # what was imported ahead may not be what lies there now
         run = commands.warm_run(argv, cwd, env, self.base, self.sites)
         if run is None or run.source is None:
             return None

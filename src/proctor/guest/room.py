@@ -72,7 +72,10 @@ class Room:
         self.files = files.Files(uid, home)
         if not header["host"]:
             self.slot.python = ""  # not in this root
-        self.processes = Processes(self.slot, self.send, {**header, "workdir": home}, 0 if root else None)
+        self.processes = Processes(
+            self.slot, self.send, {**header, "workdir": home}, 0 if root else None,
+            [fd for place, fd in self.floor.uppers if place in header["sites"]],
+        )  # fmt: skip
         linux.set_hostname(header["hostname"])
         return {"root": root}
 

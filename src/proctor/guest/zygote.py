@@ -6,6 +6,7 @@ the same for all: hash seed, address layout, modules, the state of ``random``.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Iterator
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any, NoReturn
 
@@ -61,6 +63,20 @@ def preload(names: list[str], covered: bool) -> None:
         exec(compile(_WARM_UP, "<warm-up>", "exec"), {"__name__": "warm_up"})
     sys.stdout = keep
     random.seed(0)
+
+
+@contextlib.contextmanager
+def packages(over: list[list[Any]]) -> Iterator[None]:
+    """Show directories of an image's packages in their places meanwhile, so that modules of theirs can be imported.
+
+    ``over``: [place, [directory, newest first]]. Taken away again: no overlay is laid over what has a mount in it.
+    """
+    for place, folders in over:
+        options = f"userxattr,lowerdir={':'.join([*folders, '/workspace'])}"  # without an upper there must be two
+        linux.mount("packages", place, "overlay", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, options)
+    yield
+    for place, _ in over:
+        linux.umount(place, linux.MNT_DETACH)
 
 
 def start_site(covered: bool) -> None:

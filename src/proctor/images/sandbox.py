@@ -13,7 +13,8 @@ from proctor.core.image import Image
 from proctor.images.host import SYSTEM, host_image, interpreter_prefix
 from proctor.isolation.identities import LAYER_USER
 
-_POINT, _SKELETON, _OWNED = "/.layers", "/.skeleton", "/.owned"
+POINT = "/.layers"  # where the agent sees the store
+_SKELETON, _OWNED = "/.skeleton", "/.owned"
 _MOST_OWNED = 10_000  # directories; the agent's root has room for them
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _PREFIX_FOLDERS = ("bin", "share", "include", "etc")  # where pip puts what is no module
@@ -65,8 +66,8 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
     plan = {
         **base.plan,
-        "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), _POINT]] if layers else []),
-        "dirs": [*base.plan["dirs"], _POINT],
+        "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), POINT]] if layers else []),
+        "dirs": [*base.plan["dirs"], POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
         "skeleton": _SKELETON,
         "owned": _directories(owned, sites),
