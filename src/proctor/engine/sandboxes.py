@@ -250,6 +250,7 @@ class Sandboxes(Use):
             if box.gate is not None:
                 await box.gate.close()
             if box.lobby and box.room:
+                box.room.fail(InfrastructureError(f"the sandbox has stopped ({reason.value})"))
                 await box.lobby.end(box.room, box.measure)
             await self.spending.end(box, reason)
         finally:

@@ -21,9 +21,7 @@ from .root import mount_proc
 
 LAYERS = "/.layers"  # where the zygote's root shows the store
 SKELETON = "/.skeleton"  # of that root itself, with nothing mounted on it
-OWNED = (
-    "/.owned"  # directories of the image that the sandbox's user may write in: the topmost layer, so that it has them
-)
+OWNED = "/.owned"  # directories of the image that the sandbox's user may write in: a layer that gives them to it
 _BOX = "/box"
 # What a system has and a bare image of the host has not: path, mode, whether it is the sandbox user's.
 _FOLDERS = (
@@ -66,8 +64,12 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         upper, work = f"{_BOX}/up/{number}", f"{_BOX}/scratch/{number}"
         os.mkdir(upper, 0o755)
         os.mkdir(work, 0o755)
-        mine = uid if place in plan["covers"] else root_uid
+        lower = _lower(plan, layers, place)
+        top = os.stat(lower[0])  # the uppermost directory says what the merged one is
+        known = top.st_uid if top.st_uid in (uid, root_uid) else root_uid
+        mine = uid if plan["host"] and place in plan["covers"] else known
         os.chown(upper, mine, mine)
+        os.chmod(upper, top.st_mode & 0o7777)
         for path, mode, owner in folders if not place else ():
             os.mkdir(f"{upper}/{path}")
             os.chmod(f"{upper}/{path}", mode)
@@ -75,11 +77,8 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
             os.chown(f"{upper}/{path}", who, who)
         if not place:
             _write(upper, plan["files"], root_uid)
-        lower = [layer + place for layer in layers if _is_dir(layer + place)]
-        if plan["host"] and place not in plan["covers"]:
-            lower = [*([OWNED + place] if _is_dir(OWNED + place) else []), *lower, place or SKELETON]
         target = f"{_BOX}/root{place}"
-        options = f"userxattr,lowerdir={':'.join(lower or [f'{_BOX}/empty'])},upperdir={upper},workdir={work}"
+        options = f"userxattr,lowerdir={':'.join(lower)},upperdir={upper},workdir={work}"
         linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
         floor.uppers.append((place, os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
     root = f"{_BOX}/root"
@@ -94,6 +93,15 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
     linux.umount("/.old", linux.MNT_DETACH)
     os.rmdir("/.old")
     return floor
+
+
+def _lower(plan: dict[str, Any], layers: list[str], place: str) -> list[str]:
+    """Directories under one place of the root, newest first."""
+    lower = [layer + place for layer in layers if _is_dir(layer + place)]
+    if plan["host"] and place not in plan["covers"]:
+        lower += [OWNED + place] if _is_dir(OWNED + place) else []
+        lower.append(place or SKELETON)
+    return lower or [f"{_BOX}/empty"]
 
 
 def _folders(layers: list[str]) -> list[tuple[str, int, bool]]:

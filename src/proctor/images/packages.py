@@ -31,7 +31,8 @@ from proctor.images.store import Store
 
 _WHEELS = "/usr/share/python-wheels"
 _KEY = "host"
-_FORMAT = 1  # of what is laid out
+_FORMAT = 2  # of what is laid out
+_USER = 1000  # theirs, so that they can be upgraded and removed
 _SHEBANG = 120  # bytes that every kernel reads of one
 
 
@@ -138,18 +139,22 @@ def _files(source: Path) -> Iterator[tuple[str, Path | bytes, int]]:
 
 
 def _write(file: io.BufferedIOBase | object, sources: Sequence[Path], site: str, python: str, stdlib: Path) -> None:
+    made: set[str] = set()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
         for source in sources:
             commands = b""
             for name, content, runnable in _files(source):
                 data = content if isinstance(content, bytes) else content.read_bytes()
                 time = source.stat().st_mtime if isinstance(content, bytes) else content.stat().st_mtime
+                _folders(tar, site, os.path.dirname(name), made)
                 _add(tar, f"{site}/{name}", data, 0o644 | runnable, time)
                 if name.endswith(".dist-info/entry_points.txt"):
                     commands = data
             for command, target in _commands(commands):
-                script = _script(python, target).encode()
-                _add(tar, f"{os.path.dirname(python)}/{command}", script, 0o755, source.stat().st_mtime)
+                script, folder = _script(python, target).encode(), os.path.dirname(python)
+                if not folder.startswith(("/usr/bin", "/bin")):  # the system's stays root's
+                    _folders(tar, os.path.dirname(folder), os.path.basename(folder), made)
+                _add(tar, f"{folder}/{command}", script, 0o755, source.stat().st_mtime)
         mark = stdlib / "EXTERNALLY-MANAGED"
         if mark.exists():
             gone = tarfile.TarInfo(str(mark.resolve()).lstrip("/"))
@@ -157,9 +162,22 @@ def _write(file: io.BufferedIOBase | object, sources: Sequence[Path], site: str,
             tar.addfile(gone)
 
 
+def _folders(tar: tarfile.TarFile, top: str, inside: str, made: set[str]) -> None:
+    """The directories below ``top`` that a file lies in, the user's."""
+    parts = inside.split("/") if inside else []
+    for depth in range(len(parts)):
+        path = "/".join([top, *parts[: depth + 1]])
+        if path not in made:
+            made.add(path)
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, 0o755, _USER, _USER
+            tar.addfile(member)
+
+
 def _add(tar: tarfile.TarFile, path: str, data: bytes, mode: int, time: float) -> None:
     member = tarfile.TarInfo(path.lstrip("/"))
     member.size, member.mode, member.mtime = len(data), mode, int(time)
+    member.uid = member.gid = _USER
     tar.addfile(member, io.BytesIO(data))
 
 

@@ -18,7 +18,6 @@ _SKELETON, _OWNED = "/.skeleton", "/.owned"
 _MOST_OWNED = 10_000  # directories; the agent's root has room for them
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _PREFIX_FOLDERS = ("bin", "share", "include", "etc")  # where pip puts what is no module
-_LOCAL_FOLDERS = ("bin", "sbin", "lib", "share", "include", "etc", "src", "man")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     more = [path for path in dict.fromkeys([*([certificates] if certificates else []), *binds]) if path not in shown]
     more = [path for path in more if not any(path.startswith(f"{top}/") for top in tops)]
     sites = list(base.plan["covers"])
-    owned = [f"/usr/local/{name}" for name in _LOCAL_FOLDERS]
+    owned = ["/usr/local"] if os.path.isdir("/usr/local") else []
     owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
     plan = {
         **base.plan,

@@ -1,0 +1,184 @@
+"""Snapshots and images: what comes back, what does not, and that creating from one copies nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from box_help import Boxes
+
+from proctor.core.sandbox import SandboxError, State
+from proctor.images.records import Origin
+from proctor.images.store import Store
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boxes]:
+    store = Store(tmp_path_factory.mktemp("store"))
+    found = Boxes(store=store)
+    found.store = store  # type: ignore[attr-defined]
+    yield found
+    found.close()
+
+
+def test_files_modes_links_and_removals_come_back(kept: Boxes) -> None:
+    box = kept.new()
+    kept.sh(box, "mkdir -p /usr/local/share/man; touch /usr/local/bin/mine")
+    kept.sh(
+        box,
+        "cd /workspace; echo data > f; chmod 750 f; ln -s f l; ln f h; mkdir -p d/e; printf 'a\\0b' > 'd/e/odd\nname'; "
+        "touch -d '2020-02-02 02:02:02 UTC' f; head -c 3000000 /dev/urandom > big; sha256sum big > sum; mkfifo p; "
+        "rm -r /usr/local/share/man; rm /usr/local/bin/mine; mkdir /opt/o; echo x > /tmp/t",
+    )
+    snap = kept.run(kept.engine.snapshot(box.id, name="tree", labels={"a": "b"}, retention_days=3))
+    assert (snap.name, snap.labels, kept.engine.get(box.id).state) == ("tree", {"a": "b"}, State.RUNNING)
+    assert snap.size_bytes > 3_000_000
+    assert snap.expires_at is not None
+    assert kept.sh(box, "echo goes on").stdout == b"goes on\n"
+    kept.run(kept.engine.delete(box.id))
+    for reference in (snap.id, "tree"):
+        made = kept.new(snapshot=reference)
+        out = kept.sh(
+            made,
+            "cd /workspace; cat f l h; stat -c '%a %U %h %Y' f; readlink l; ls d/e | od -c | head -1; sha256sum -c sum; "
+            "ls p /usr/local/share/man /usr/local/bin/mine 2>&1 | grep -c 'No such'; ls -d /opt/o; cat /tmp/t; echo new > f",
+        ).stdout.decode()
+        assert out.startswith("data\ndata\ndata\n750 sandbox 2 1580608922\nf\n")
+        assert "o   d   d  \\n" in out
+        assert "big: OK\n3\n/opt/o\nx\n" in out
+        kept.run(kept.engine.delete(made.id))
+
+
+def test_a_snapshot_of_a_snapshot_has_both(kept: Boxes) -> None:
+    first = kept.new()
+    kept.sh(first, "echo 1 > one; echo 1 > both")
+    one = kept.run(kept.engine.snapshot(first.id))
+    second = kept.new(snapshot=one.id)
+    kept.sh(second, "echo 2 > two; echo 2 > both; rm one")
+    two = kept.run(kept.engine.snapshot(second.id))
+    third = kept.new(snapshot=two.id)
+    assert kept.sh(third, "ls; cat both two").stdout == b"both\ntwo\n2\n2\n"
+    again = kept.new(snapshot=one.id)
+    assert kept.sh(again, "ls; cat both").stdout == b"both\none\n1\n"
+
+
+def test_processes_stand_still_while_files_are_read(kept: Boxes) -> None:
+    box = kept.new()
+    source = "import os\nn = 0\nwhile True:\n    n += 1\n    for name in 'ab':\n        open(name + '.new', 'w').write(str(n))\n        os.rename(name + '.new', name)\n"
+    kept.file(box, "write", source.encode(), path="writer.py")
+    kept.sh(box, "head -c 9000000 /dev/urandom > bulk; (python3 writer.py &) ; sleep 0.3")
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    a, b = (int(word) for word in kept.sh(made, "cat a; echo; cat b").stdout.split())
+    assert a - b in (0, 1)
+    before = kept.sh(box, "cat a").stdout
+    assert kept.sh(box, "sleep 0.3; cat a").stdout != before  # and go on afterwards
+
+
+def test_sparse_files_longer_than_the_disk_are_refused_and_all_goes_on(kept: Boxes) -> None:
+    box = kept.new()
+    kept.sh(box, "truncate -s 1T huge")
+    with pytest.raises(SandboxError, match="sparse"):
+        kept.run(kept.engine.snapshot(box.id))
+    kept.sh(box, "rm huge; echo small > f")
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, "cat f").stdout == b"small\n"
+
+
+def test_what_a_program_plants_in_its_files_does_nothing_on_the_host(kept: Boxes, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    box = kept.new()
+    kept.sh(
+        box,
+        f"ln -s {tmp_path} out; ln -s / root; ln -s /../../.. up; mkdir -p x/y; ln -s {victim} x/y/v; cp /usr/bin/id suid; "
+        "chmod 4755 suid; mknod w c 0 0; setfattr -n user.overlay.opaque -v y x; for i in $(seq 50); do mkdir d; cd d; done",
+    )
+    snap = kept.run(kept.engine.snapshot(box.id))
+    assert victim.read_text() == "untouched"
+    assert list(tmp_path.iterdir()) == [victim]
+    made = kept.new(snapshot=snap.id)
+    assert kept.sh(made, "cat out/victim x/y/v 2>&1 | grep -c 'No such'; stat -c %a suid").stdout == b"2\n755\n"
+
+
+def test_what_is_in_use_is_not_removed(kept: Boxes) -> None:
+    box = kept.new()
+    kept.sh(box, "echo 1 > f")
+    snap = kept.run(kept.engine.snapshot(box.id, name="used"))
+    made = kept.new(snapshot=snap.id)
+    with pytest.raises(SandboxError) as caught:
+        kept.run(kept.engine.delete_snapshot(snap.id))
+    assert caught.value.code == "in_use"
+    kept.store.gc()  # type: ignore[attr-defined]
+    assert kept.sh(made, "cat f").stdout == b"1\n"
+    kept.run(kept.engine.delete(made.id))
+    kept.run(kept.engine.delete_snapshot(snap.id))
+    with pytest.raises(SandboxError) as caught:
+        kept.new(snapshot=snap.id)
+    assert (caught.value.code, caught.value.status) == ("not_found", 404)
+
+
+def test_the_default_image_has_pip_and_no_other_package(kept: Boxes) -> None:
+    box = kept.new()
+    assert kept.sh(box, "python3 -m pip --version").stdout.startswith(b"pip ")
+    out = kept.sh(box, "python3 -m pip list --format=freeze")
+    assert {line.split(b"=")[0].lower() for line in out.stdout.split()} <= {b"pip", b"setuptools", b"wheel"}
+
+
+PACKAGE = "value = 1\n"
+
+
+def test_modules_that_an_image_names_are_imported_ahead_and_stay_as_the_files_say(kept: Boxes) -> None:
+    box = kept.new()
+    site = kept.engine.ground.sites[0]
+    kept.file(box, "write", b"import os\nvalue, where = 1, os.getpid()\n", path=f"{site}/ahead.py")
+    snap = kept.run(kept.engine.snapshot(box.id))
+    store: Store = kept.store  # type: ignore[attr-defined]
+    record = store.get(snap.id)
+    settings = dataclasses.replace(record.settings, preimport=("ahead",))
+    store.commit(record.layers, base=record.base, origin=Origin.IMAGE, name="warm", settings=settings)
+    made = kept.new(image="warm")
+    source = "import sys; ahead = sys.modules.get('ahead'); import ahead as now, os; print(ahead is now, now.where == os.getpid(), now.value)"
+    assert kept.python(made, source).stdout == b"True False 1\n"
+    kept.file(made, "write", b"value, where = 2, 0\n", path=f"{site}/ahead.py")
+    assert kept.python(made, source).stdout == b"False False 2\n"  # changed since: a fresh interpreter
+    assert kept.python(kept.new(image="warm"), source).stdout == b"True False 1\n"
+
+
+def test_an_image_without_the_hosts_system(kept: Boxes, tmp_path: Path) -> None:
+    import io
+    import subprocess
+    import tarfile
+
+    busybox = Path("/bin/busybox")
+    static = busybox.exists() and b"statically" in subprocess.run(["file", "-L", busybox], capture_output=True).stdout
+    if not static:
+        busybox = tmp_path / "sh"
+        code = '#include <stdio.h>\nint main(int c, char **v) { for (int i = 1; i < c; i++) puts(v[i]); FILE *f = fopen("/made", "w"); puts(f ? "wrote" : "no"); return 7; }'
+        done = subprocess.run(
+            ["gcc", "-static", "-x", "c", "-o", busybox, "-"], input=code.encode(), capture_output=True
+        )
+        if done.returncode:
+            pytest.skip("neither a static busybox nor a compiler with a static libc")
+        argv = ["/bin/tool", "a"]
+    else:
+        argv = ["/bin/tool", "sh", "-c", "echo a; touch /made && echo wrote; exit 7"]
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        member = tarfile.TarInfo("bin/tool")
+        member.mode, member.size = 0o755, busybox.stat().st_size
+        tar.addfile(member, io.BytesIO(busybox.read_bytes()))
+        top = tarfile.TarInfo(".")
+        top.type, top.mode, top.uid = tarfile.DIRTYPE, 0o755, 1000
+        tar.addfile(top)
+    data.seek(0)
+    from proctor.images.records import Base
+
+    store: Store = kept.store  # type: ignore[attr-defined]
+    layer = store.add_layer(data)
+    store.commit([layer], base=Base.OCI, name="alone")
+    box = kept.new(image="alone")
+    out = kept.command(box, *argv)
+    assert (out.stdout, out.exit_code) == (b"a\nwrote\n", 7)
+    assert kept.command(box, "python3", "-c", "1").exit_code == 127
