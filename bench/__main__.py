@@ -81,6 +81,11 @@ class Bench:
             value = times[name].median
             beside = f"subprocess {ms(process)}; published {ms(published)}"
             self.add(what, ms(value), beside, value / process, ms(aim), value <= aim)
+        empty, large = times["create"].median, times["snapshot"].median
+        self.add(
+            "  create to output from a snapshot of 500 MB", ms(large), f"from none {ms(empty)}", large / empty, "1.2",
+            large <= 1.2 * empty,
+        )  # fmt: skip
 
     def report(self) -> None:
         """The page about 5,000 completions, made and opened."""

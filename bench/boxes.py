@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bench.contest import Times, contest, once
 from proctor.core.sandbox import CommandSpec, SandboxSpec
 from proctor.engine.sandbox import Sandbox
 from proctor.engine.sandboxes import Sandboxes
+from proctor.images.store import Store
 
 # Published for a hosted product on 24 September 2026: create to the first command of Python, a command in use.
 PUBLISHED_CREATE, PUBLISHED_EXEC = 0.351, 0.105
@@ -25,13 +29,14 @@ class Boxes:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.engine = self.run(self._start())
+        self.folder = tempfile.TemporaryDirectory(prefix="bench-")
+        self.engine = self.run(self._start(Store(Path(self.folder.name))))
         self.box = self.run(self.engine.create(_SPEC))
         self.run(self.engine.files(self.box.id, "write", _PROGRAM, path="solution.py"))
 
     @staticmethod
-    async def _start() -> Sandboxes:
-        engine = Sandboxes()
+    async def _start(store: Store) -> Sandboxes:
+        engine = Sandboxes(store=store)
         await engine.start()
         return engine
 
@@ -66,19 +71,33 @@ class Boxes:
         while self.engine.rooms.ready < self.engine.rooms.spare:
             await asyncio.sleep(0.001)
 
+    def large(self) -> str:
+        """Id of a snapshot with 500 MB in 2,000 files, as a large library has them."""
+        box = self.run(self.engine.create(SandboxSpec(memory_mib=1200, disk_mib=700)))
+        fill = "mkdir /opt/lib; cd /opt/lib; for i in $(seq 2000); do head -c 250000 /dev/urandom > $i.py; done"
+        out = self.run(self.engine.run_command(box.id, CommandSpec(argv=("bash", "-c", fill), timeout_s=120)))
+        if out.exit_code:
+            raise RuntimeError(f"the snapshot's files were not written: {out}")
+        made = self.run(self.engine.snapshot(box.id))
+        self.run(self.engine.delete(box.id))
+        return str(made.id)
+
     def close(self) -> None:
         """End all."""
         self.run(self.engine.close())
         self.loop.close()
+        self.folder.cleanup()
 
 
 def measure(seconds: float) -> dict[str, Times]:
     """Times of a create, a warm and a real command, and an unsandboxed process beside them."""
     boxes = Boxes()
     try:
+        snapshot = replace(_SPEC, snapshot=boxes.large())
         return contest(
             {
                 "create": boxes.create,
+                "snapshot": lambda: boxes.create(snapshot),
                 "warm": lambda: once(lambda: boxes.run(boxes.python(boxes.box, "solution.py"))),
                 "real": lambda: once(lambda: boxes.run(boxes.python(boxes.box, "-c", "print(6 * 7)"))),
                 "subprocess": lambda: once(
