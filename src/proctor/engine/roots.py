@@ -26,6 +26,8 @@ from proctor.images.store import Store
 log = logging.getLogger("proctor")
 
 INODES = 200_000
+# Seconds that a root stays leased after its last sandbox: a batch takes the same one again, and a lease is 1.4 ms.
+LINGER_S = 10.0
 PACK_S = 3600.0  # a gigabyte takes some 10 s here
 _OWN_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -35,17 +37,22 @@ _OWN_ENV = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Root:
-    """What one sandbox lies on, leased as long as it lives."""
+    """What sandboxes lie on, leased as long as one does and a moment longer."""
 
     rootfs: Rootfs
     lease: Lease | None = None
+    users: int = 0
+    timer: asyncio.TimerHandle | None = None
 
-    def release(self) -> None:
-        """It is not needed any more; may be called again."""
+    def let_go(self) -> None:
+        """End the lease; blocks on the store."""
+        if self.timer is not None:
+            self.timer.cancel()
         if self.lease is not None:
-            self.lease.release()
+            with contextlib.suppress(InfrastructureError):  # then it ends with this process
+                self.lease.release()
             self.lease = None
 
 
@@ -62,6 +69,7 @@ class Roots:
     store: Store | None = None
     _default: Rootfs | None = field(default=None, init=False)
     _lease: Lease | None = field(default=None, init=False)
+    _held: dict[str, Root] = field(default_factory=dict, init=False)  # by the id of their record
 
     async def start(self) -> None:
         """Make the default root, the host's with pip where there is one, and collect what nobody needs."""
@@ -78,16 +86,38 @@ class Roots:
             log.info("sandboxes have no pip: %s", exc)
 
     async def take(self, spec: SandboxSpec) -> Root:
-        """What a sandbox of this description lies on.
+        """What a sandbox of this description lies on; to be given back with ``release``.
 
         Raises:
             SandboxError: ``not_found`` (404).
         """
         if spec.image is None and spec.snapshot is None:
             return Root(self._default or Rootfs())
-        if self.store is None:
-            raise SandboxError("this engine keeps no images", code="no_store", status=400)
-        return await asyncio.to_thread(self._leased, self.store, spec)
+        store = self._kept()
+        root = self._held.get(spec.snapshot or "")
+        if root is None or root.rootfs.record is None or root.rootfs.record.has_expired():
+            new = await asyncio.to_thread(self._leased, store, spec)
+            number = new.rootfs.record.id if new.rootfs.record is not None else ""
+            root = self._held.setdefault(number, new)
+            if root is not new:  # it was asked for by a name, or twice at once
+                await asyncio.to_thread(new.let_go)
+        if root.timer is not None:
+            root.timer.cancel()
+        root.users += 1
+        return root
+
+    def release(self, root: Root) -> None:
+        """A sandbox does not lie on it any more."""
+        root.users -= 1
+        if root.lease is not None and not root.users:
+            root.timer = asyncio.get_running_loop().call_later(LINGER_S, self._forget, root)
+
+    def _forget(self, root: Root) -> None:
+        if root.users:
+            return
+        if root.rootfs.record is not None and self._held.get(root.rootfs.record.id) is root:
+            del self._held[root.rootfs.record.id]
+        root.let_go()
 
     @staticmethod
     def _leased(store: Store, spec: SandboxSpec) -> Root:
@@ -162,6 +192,8 @@ class Roots:
     async def delete_snapshot(self, snapshot: str) -> SnapshotInfo:
         """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
         store = self._kept()
+        for root in [root for root in self._held.values() if not root.users]:
+            self._forget(root)
 
         def remove() -> SnapshotInfo:
             record = _found(store, snapshot)
@@ -176,7 +208,10 @@ class Roots:
         return await asyncio.to_thread(remove)
 
     def close(self) -> None:
-        """Let go of what the engine itself uses."""
+        """Let go of everything."""
+        for root in self._held.values():
+            root.let_go()
+        self._held.clear()
         if self._lease is not None:
             with contextlib.suppress(InfrastructureError):
                 self._lease.release()

@@ -143,7 +143,7 @@ class Sandboxes(Use):
             if seat is not None:
                 self.queue.leave(seat)
             if root is not None:
-                root.release()
+                self.roots.release(root)
             raise
         if spec.name is not None:
             self._names[spec.name] = box.id
@@ -258,7 +258,7 @@ class Sandboxes(Use):
             if box.pool:
                 box.pool.used -= 1
             if box.root:
-                await asyncio.to_thread(box.root.release)
+                self.roots.release(box.root)
             while len(self._all) > _KEPT and (old := next(iter(self._all.values()))).state is State.STOPPED:
                 del self._all[old.id]
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -123,6 +124,10 @@ class Record:
     def bytes(self) -> int:
         """Of all its layers, also those that others share."""
         return sum(layer.bytes for layer in self.layers)
+
+    def has_expired(self) -> bool:
+        """Its time is over."""
+        return self.expires_at is not None and time.time() >= self.expires_at
 
     @property
     def reference(self) -> str:
