@@ -141,6 +141,11 @@ class Sandboxes:
         if self._lobby:
             await self._lobby.close()
 
+    def forget(self) -> None:
+        """In a forked child: the sandboxes are the parent's; let go of what keeps them alive."""
+        if self._lobby:
+            self._lobby.forget()
+
     def _running(self) -> list[Sandbox]:
         return [box for box in self._all.values() if box.state is State.RUNNING]
 

@@ -43,7 +43,12 @@ class Stream:
                 await self._writable()
 
     async def send_whole(self, data: bytes) -> None:
-        """Send all of it before any other whole send begins, whoever waits for whom."""
+        """Send all of it before any other whole send begins; a caller that is cancelled leaves no half of it behind."""
+        sending = asyncio.get_running_loop().create_task(self._send_whole(data))
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(sending)
+
+    async def _send_whole(self, data: bytes) -> None:
         async with self._turn:
             await self.send(data)
 
