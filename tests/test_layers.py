@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "proctor"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # From the top to the bottom; a layer imports only itself and what stands under it.
-LAYERS = ["cli", "doctor", "report", "grading", "engine", "images", "isolation", "guest", "core"]
+LAYERS = ["cli", "doctor", "report", "grading", "client", "engine", "images", "isolation", "guest", "core"]
 
 
 def name_of(path: Path) -> str:
