@@ -12,17 +12,17 @@ import pytest
 from proctor import AsyncRuntime, Runtime
 from proctor.engine.sandboxes import Sandboxes
 
-CASES = [{"stdin": f"{a} {b}\n", "expected": f"{a + b}"} for a, b in ((3, 4), (10, -2), (0, 0), (5, 5))]
+CASES = [{"stdin": f"{a} {b}\n", "expected": f"{a + b}"} for a, b in ((3, 4), (10, -2))]
 PROGRAMS = {
     "print(sum(map(int, input().split())))": 1.0,
-    "print(7)": 0.25,
+    "print(7)": 0.5,
     "raise SystemExit(1)": 0.0,
     "import os, sys; sys.stdout.write('7'); sys.stdout.flush(); os._exit(3)": 0.0,
     "while True: pass": 0.0,
     "import socket; socket.create_connection(('1.1.1.1', 80), 1)": 0.0,
     "import shutil, os; shutil.rmtree('/workspace', ignore_errors=True); os.kill(os.getppid(), 9)": 0.0,
 }  # fmt: skip
-LIMIT_MS = 2_000  # in place of 5,000: one of the programs never ends
+LIMIT_MS = 3_000  # in place of 5,000: one of the programs never ends
 
 
 def test_code_reward_async() -> None:

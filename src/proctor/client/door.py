@@ -142,8 +142,17 @@ class AsyncDoor:
         return call.answer()
 
     async def thread(self, function: Callable[..., T], *args: Any) -> T:
-        """Something that waits for this host's disk."""
-        return await asyncio.to_thread(function, *args)
+        """Something that waits for this host's disk. It has ended when this ends, and nothing of it stays open."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *args))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            while not work.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+            if not work.cancelled() and work.exception() is None and hasattr(opened := work.result(), "close"):
+                opened.close()
+            raise
 
     async def settle(self, value: Awaitable[object] | object) -> None:
         """Wait for what a callback gave, if it is something to wait for."""
