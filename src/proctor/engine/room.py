@@ -177,13 +177,28 @@ class Room:
         self.commands[running.number] = running
         if running.keep is None:
             running.pump = loop.create_task(self._pump(running))
+        asking = loop.create_task(self.request("start", body, c=running.number, **header))
         try:
-            await self.request("start", body, c=running.number, **header)
+            await asyncio.shield(asking)
+        except asyncio.CancelledError:  # the room is on it already: its end will be told, and has to be expected
+            running.on_output = None
+            asking.add_done_callback(lambda _: loop.create_task(self._unwanted(running, asking)))
+            raise
         except BaseException:
-            self.commands.pop(running.number, None)
-            running.arrived.put_nowait(None)
+            self._not_started(running)
             raise
         return running
+
+    async def _unwanted(self, running: Running, asking: asyncio.Task[Any]) -> None:
+        if asking.cancelled() or asking.exception() is not None:
+            self._not_started(running)
+        elif running.number in self.commands:
+            with contextlib.suppress(SandboxError):
+                await self.request("kill", c=running.number, signal=9)
+
+    def _not_started(self, running: Running) -> None:
+        self.commands.pop(running.number, None)
+        running.arrived.put_nowait(None)
 
     async def _pump(self, running: Running) -> None:
         """Hand streamed output to its reader at the reader's pace, and tell the room how much was taken."""
