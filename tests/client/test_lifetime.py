@@ -215,6 +215,23 @@ def test_cancelling_a_command_ends_it(backend: EmbeddedBackend) -> None:
     asyncio.run(main())
 
 
+def test_cancelling_a_command_at_any_moment_leaves_the_sandbox_in_order(backend: EmbeddedBackend) -> None:
+    async def main() -> None:
+        async with AsyncRuntime(backend=backend).sandboxes.create() as box:
+            for turn in range(60):
+                work = (box.exec, box.spawn)[turn % 2](["sleep", "1000"])
+                task = asyncio.create_task(work)
+                await asyncio.sleep(turn * 0.0003)
+                task.cancel()
+                if (await asyncio.gather(task, return_exceptions=True))[0] is not None and not task.cancelled():
+                    await task.result().kill(9)  # a process whose start came before
+                assert (await box.exec(["echo", str(turn)])).stdout == f"{turn}\n"
+            while (await box.exec(["pgrep", "-x", "sleep"])).exit_code == 0:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+
+
 def test_cancelling_an_upload_leaves_the_sandbox_in_order(backend: EmbeddedBackend, tmp_path: Any) -> None:
     (tmp_path / "big").write_bytes(b"x" * (64 << 20))
 

@@ -11,6 +11,7 @@ from typing import IO
 from proctor.client import local
 from proctor.client.door import AsyncDoor
 from proctor.client.errors import ConflictError, InvalidRequestError, NotFoundError, RuntimeError, invalid
+from proctor.client.far import closing
 from proctor.client.fields import path as checked_path
 from proctor.client.fields import spellings, whole
 from proctor.client.values import Record, file_record
@@ -61,7 +62,10 @@ class AsyncFiles:
     @spellings
     async def read_stream(self, path: str) -> AsyncIterator[bytes]:
         """A file in pieces of at most 1 MiB."""
-        handle, _ = await self._door.call(self._door.backend.begin_read(self._id, checked_path("path", path)))
+        handle, _ = await self._door.call(
+            self._door.backend.begin_read(self._id, checked_path("path", path)),
+            closing(self._door.backend, self._id, write=False),
+        )
         try:
             while piece := await self._door.call(self._door.backend.read_piece(self._id, handle)):
                 yield piece
@@ -173,7 +177,9 @@ class AsyncFiles:
         file, mode = await self._door.thread(local.open_source, top, inside)
         backend, size = self._door.backend, 0
         with file:
-            handle = await self._door.call(backend.begin_write(self._id, target, mode))
+            handle = await self._door.call(
+                backend.begin_write(self._id, target, mode), closing(backend, self._id, write=True)
+            )
             try:
                 while piece := await self._door.thread(file.read, local.PIECE):
                     await self._door.call(backend.write_piece(self._id, handle, piece))
@@ -241,7 +247,9 @@ class AsyncFiles:
         self, source: str, place: local.Target | None, steps: builtins.list[str], done: Record, most: int
     ) -> None:
         backend = self._door.backend
-        handle, mode = await self._door.call(backend.begin_read(self._id, source))
+        handle, mode = await self._door.call(
+            backend.begin_read(self._id, source), closing(backend, self._id, write=False)
+        )
         try:
             file: IO[bytes]
             if place is None:

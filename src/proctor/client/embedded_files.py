@@ -150,26 +150,36 @@ class EmbeddedFiles:
     async def _files(self, sandbox_id: str, name: str, body: bytes = b"", **header: Any) -> dict[str, Any]:
         return (await self.engine.files(sandbox_id, name, body, **header))[0]
 
+    async def _open(self, sandbox_id: str, name: str, end: str, **header: Any) -> dict[str, Any]:
+        """An answer with a handle; whoever is cancelled meanwhile leaves none open."""
+        asking = asyncio.ensure_future(self._files(sandbox_id, name, **header))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxError):
+                await self._files(sandbox_id, end, handle=_count((await asking)["handle"]))
+            raise
+
     async def write_file(self, sandbox_id: str, path: str, data: bytes, mode: int | None) -> dict[str, Any]:
         """See ``Backend``."""
         if len(data) <= PIECE:
             answer = await self._files(sandbox_id, "write", data, path=path, mode=mode)
             return {"path": _text(answer["path"]), "size": len(data)}
-        answer = await self._files(sandbox_id, "create", path=path, mode=mode)
+        answer = await self._open(sandbox_id, "create", "abort", path=path, mode=mode)
         handle = _count(answer["handle"])
         try:
             for start in range(0, len(data), PIECE):
                 await self.write_piece(sandbox_id, handle, data[start : start + PIECE])
         except BaseException:
             with contextlib.suppress(SandboxError):
-                await self.end_write(sandbox_id, handle, keep=False)
+                await asyncio.shield(self.end_write(sandbox_id, handle, keep=False))
             raise
         await self.end_write(sandbox_id, handle, keep=True)
         return {"path": _text(answer["path"]), "size": len(data)}
 
     async def read_file(self, sandbox_id: str, path: str, most: int) -> bytes:
         """See ``Backend``."""
-        opened = await self._files(sandbox_id, "open", path=path)
+        opened = await self._open(sandbox_id, "open", "close", path=path)
         handle = _count(opened["handle"])
         content = bytearray()
         try:
@@ -182,12 +192,12 @@ class EmbeddedFiles:
                     )  # fmt: skip
         finally:
             with contextlib.suppress(SandboxError):
-                await self.end_read(sandbox_id, handle)
+                await asyncio.shield(self.end_read(sandbox_id, handle))
         return bytes(content)
 
     async def begin_write(self, sandbox_id: str, path: str, mode: int | None) -> int:
         """See ``Backend``."""
-        return _count((await self._files(sandbox_id, "create", path=path, mode=mode))["handle"])
+        return _count((await self._open(sandbox_id, "create", "abort", path=path, mode=mode))["handle"])
 
     async def write_piece(self, sandbox_id: str, handle: int, data: bytes) -> None:
         """See ``Backend``."""
@@ -199,7 +209,7 @@ class EmbeddedFiles:
 
     async def begin_read(self, sandbox_id: str, path: str) -> tuple[int, int]:
         """See ``Backend``."""
-        answer = await self._files(sandbox_id, "open", path=path)
+        answer = await self._open(sandbox_id, "open", "close", path=path)
         return _count(answer["handle"]), _count(answer["mode"])
 
     async def read_piece(self, sandbox_id: str, handle: int) -> bytes:

@@ -20,6 +20,18 @@ def killing(backend: Backend, sandbox_id: str) -> Callable[[str], Coroutine[Any,
     return undo
 
 
+def closing(backend: Backend, sandbox_id: str, *, write: bool) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """What undoes ``begin_write``, or ``begin_read``."""
+
+    async def undo(answer: Any) -> None:
+        if write:
+            await backend.end_write(sandbox_id, answer, keep=False)
+        else:
+            await backend.end_read(sandbox_id, answer[0])
+
+    return undo
+
+
 def deleting(backend: Backend) -> Callable[[Made], Coroutine[Any, Any, None]]:
     """What undoes a create."""
 

@@ -12,6 +12,7 @@ from typing import IO
 from proctor.client import local
 from proctor.client.door import SyncDoor
 from proctor.client.errors import ConflictError, InvalidRequestError, NotFoundError, RuntimeError, invalid
+from proctor.client.far import closing
 from proctor.client.fields import path as checked_path
 from proctor.client.fields import spellings, whole
 from proctor.client.values import Record, file_record
@@ -62,7 +63,10 @@ class Files:
     @spellings
     def read_stream(self, path: str) -> Iterator[bytes]:
         """A file in pieces of at most 1 MiB."""
-        handle, _ = self._door.call(self._door.backend.begin_read(self._id, checked_path("path", path)))
+        handle, _ = self._door.call(
+            self._door.backend.begin_read(self._id, checked_path("path", path)),
+            closing(self._door.backend, self._id, write=False),
+        )
         try:
             while piece := self._door.call(self._door.backend.read_piece(self._id, handle)):
                 yield piece
@@ -174,7 +178,9 @@ class Files:
         file, mode = self._door.thread(local.open_source, top, inside)
         backend, size = self._door.backend, 0
         with file:
-            handle = self._door.call(backend.begin_write(self._id, target, mode))
+            handle = self._door.call(
+                backend.begin_write(self._id, target, mode), closing(backend, self._id, write=True)
+            )
             try:
                 while piece := self._door.thread(file.read, local.PIECE):
                     self._door.call(backend.write_piece(self._id, handle, piece))
@@ -242,7 +248,9 @@ class Files:
         self, source: str, place: local.Target | None, steps: builtins.list[str], done: Record, most: int
     ) -> None:
         backend = self._door.backend
-        handle, mode = self._door.call(backend.begin_read(self._id, source))
+        handle, mode = self._door.call(
+            backend.begin_read(self._id, source), closing(backend, self._id, write=False)
+        )
         try:
             file: IO[bytes]
             if place is None:
