@@ -10,6 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proctor.client.async_files import AsyncFiles as AsyncFiles
+    from proctor.client.async_process import AsyncProcess as AsyncProcess
+    from proctor.client.async_runtime import AsyncRuntime as AsyncRuntime
+    from proctor.client.async_sandbox import AsyncSandbox as AsyncSandbox
+    from proctor.client.async_sandbox import AsyncSnapshot as AsyncSnapshot
+    from proctor.client.errors import CommandError as CommandError
+    from proctor.client.errors import ConflictError as ConflictError
+    from proctor.client.errors import InvalidRequestError as InvalidRequestError
+    from proctor.client.errors import NotFoundError as NotFoundError
+    from proctor.client.errors import RuntimeAPIError as RuntimeAPIError
+    from proctor.client.sync_files import Files as Files
+    from proctor.client.sync_process import Process as Process
+    from proctor.client.sync_runtime import Runtime as Runtime
+    from proctor.client.sync_sandbox import Sandbox as Sandbox
+    from proctor.client.sync_sandbox import Snapshot as Snapshot
+    from proctor.client.values import CommandResult as CommandResult
     from proctor.core.errors import InfrastructureError as InfrastructureError
     from proctor.core.errors import InputError as InputError
     from proctor.core.errors import IsolationUnavailable as IsolationUnavailable
@@ -57,6 +73,22 @@ if TYPE_CHECKING:
     from proctor.grading.provenance import Provenance as Provenance
 
 _WHERE = {
+    "proctor.client.async_files": ("AsyncFiles",),
+    "proctor.client.async_process": ("AsyncProcess",),
+    "proctor.client.async_runtime": ("AsyncRuntime",),
+    "proctor.client.async_sandbox": ("AsyncSandbox", "AsyncSnapshot"),
+    "proctor.client.errors": (
+        "CommandError",
+        "ConflictError",
+        "InvalidRequestError",
+        "NotFoundError",
+        "RuntimeAPIError",
+    ),
+    "proctor.client.sync_files": ("Files",),
+    "proctor.client.sync_process": ("Process",),
+    "proctor.client.sync_runtime": ("Runtime",),
+    "proctor.client.sync_sandbox": ("Sandbox", "Snapshot"),
+    "proctor.client.values": ("CommandResult",),
     "proctor.core.errors": ("InfrastructureError", "InputError", "IsolationUnavailable", "ProctorError"),
     "proctor.core.limits": ("Limits",),
     "proctor.core.outcome": ("EndedBy", "Outcome"),

@@ -130,6 +130,12 @@ class Lobby:
         while group and not group.remove() and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.002)
 
+    def forget(self) -> None:
+        """In a forked child: close the copies of descriptors that keep the agent and its rooms alive, and say nothing."""
+        for room in self.rooms.values():
+            room.sock.close()
+        self.link.agent.forget()
+
     async def close(self) -> None:
         """End all rooms and the agent."""
         self.closed = True

@@ -106,7 +106,6 @@ class Room:
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self.commands: dict[int, Running] = {}
         self._reader: asyncio.Task[None] | None = None
-        self._last_wish: asyncio.Task[None] | None = None  # kept, so that the loop does not lose it
         self.on_broken: Callable[[BaseException], None] | None = None
 
     async def ready(self) -> None:
@@ -245,22 +244,28 @@ class Room:
         self.commands[running.number] = running
         if running.keep is None:
             running.pump = loop.create_task(self._pump(running))
+        asking = loop.create_task(self.request("start", body, c=running.number, **header))
         try:
-            await self.request("start", body, c=running.number, **header)
-        except SandboxError:
-            self.commands.pop(running.number, None)
-            running.arrived.end()
+            await asyncio.shield(asking)
+        except asyncio.CancelledError:  # the room is on it already: its end will be told, and has to be expected
+            running.on_output = None
+            asking.add_done_callback(lambda _: loop.create_task(self._unwanted(running, asking)))
             raise
-        except (
-            BaseException
-        ):  # given up by its caller, after the room may have been asked: it ends as one that was killed
-            self._last_wish = loop.create_task(self._abandon(running))
+        except BaseException:
+            self._not_started(running)
             raise
         return running
 
-    async def _abandon(self, running: Running) -> None:
-        with contextlib.suppress(SandboxError):
-            await self.request("kill", c=running.number, signal=9)
+    async def _unwanted(self, running: Running, asking: asyncio.Task[Any]) -> None:
+        if asking.cancelled() or asking.exception() is not None:
+            self._not_started(running)
+        elif running.number in self.commands:
+            with contextlib.suppress(SandboxError):
+                await self.request("kill", c=running.number, signal=9)
+
+    def _not_started(self, running: Running) -> None:
+        self.commands.pop(running.number, None)
+        running.arrived.end()
 
     async def _pump(self, running: Running) -> None:
         """Hand streamed output to its reader at the reader's pace, and tell the room how much was taken."""

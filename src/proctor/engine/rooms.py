@@ -157,6 +157,13 @@ class Pools:
                 del self._named[digest]
                 self.plain.later(rooms.close())
 
+    def forget(self) -> None:
+        """In a forked child: they are the parent's."""
+        for rooms in (self.plain, *self._named.values()):
+            rooms.closed = True
+            if rooms.lobby:
+                rooms.lobby.forget()
+
     async def close(self) -> None:
         """End all of them."""
         await asyncio.gather(*(rooms.close() for rooms in self._named.values()))

@@ -97,6 +97,13 @@ class Sandboxes(Use):
             self._account.cancel()
         self.roots.close()
 
+    def forget(self) -> None:
+        """In a forked child: the sandboxes are the parent's; let go of what keeps them alive."""
+        self.pools.forget()
+        for box in self._running():
+            if box.gate is not None:
+                box.gate.forget()
+
     def _running(self) -> list[Sandbox]:
         return [box for box in self._all.values() if box.state is State.RUNNING]
 

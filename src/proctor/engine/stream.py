@@ -7,6 +7,7 @@ agent's last outcomes are read although it did not take the next case any more.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 _PIECE = 1 << 20
@@ -43,11 +44,24 @@ class Stream:
                 await self._writable()
 
     async def send_whole(self, data: bytes, fds: list[int] | None = None) -> None:
-        """Send all of it, and descriptors behind it, before any other whole send begins."""
-        async with self._turn:
-            await self.send(data)
-            if fds:
-                await self.send_pipes(fds)
+        """Send all of it, and descriptors behind it, before any other whole send begins.
+
+        A caller that is cancelled leaves no half of it behind; it may close its descriptors at once.
+        """
+        own = [os.dup(fd) for fd in fds or ()]
+        sending = asyncio.get_running_loop().create_task(self._send_whole(data, own))
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(sending)
+
+    async def _send_whole(self, data: bytes, fds: list[int]) -> None:
+        try:
+            async with self._turn:
+                await self.send(data)
+                if fds:
+                    await self.send_pipes(fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     async def send_pipes(self, pipes: list[int]) -> None:
         """Give descriptors to the other end, with one byte."""

@@ -117,6 +117,11 @@ class Gate:
             sock.close()
         self._upstream.close()
 
+    def forget(self) -> None:
+        """In a forked child: close the copies of the listeners, which are the parent's to answer on."""
+        for sock in self._listeners.values():
+            sock.close()
+
     async def _cut(self) -> None:
         tasks = list(self._connections)
         for task in tasks:
