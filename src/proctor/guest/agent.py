@@ -227,7 +227,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         proc = True
         if landlock.abi() < 1:
             raise OSError(38, "no namespaces and no Landlock: nothing would hide the host's files")
-    linux.drop_bounding_set()
+    linux.drop_bounding_set(linux.CAPABILITIES_OF_ROOT if config["lobby"] else 0)
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     uid = None if alone else (config["uid"] + 1 if config.get("host_identity") or not inside else CASE_UID)
     if not alone:

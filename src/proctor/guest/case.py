@@ -37,6 +37,7 @@ class Setup:
     seccomp: bytes | None
     mark: int  # its closing tells the jail that the program's own code begins
     out: int = -1  # where a harness that talks to another one writes
+    capabilities: int = 0  # to keep
 
 
 def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes: int) -> list[tuple[int, int, int]]:
@@ -87,7 +88,7 @@ def enter(setup: Setup) -> None:
             pass  # denied in this user namespace, where no further group is mapped anyway
         os.setresgid(setup.uid, setup.uid, setup.uid)
         os.setresuid(setup.uid, setup.uid, setup.uid)
-    linux.drop_capabilities()
+    linux.drop_capabilities(setup.capabilities)
     linux.prctl(
         linux.PR_SET_DUMPABLE, 1
     )  # its own /proc/self is readable, as in a fresh process, and the next file its own

@@ -13,7 +13,7 @@ import resource
 import signal
 from dataclasses import dataclass, field
 
-from . import case, watch
+from . import case, linux, watch
 from .jail import Run
 from .stream import high
 
@@ -114,7 +114,9 @@ def setup(
 
     A sandbox may write wherever its own root lets it, and that root holds nothing of the host's to write to.
     """
-    return case.Setup(*streams, -1, cwd, limits, uid, None, seccomp, mark)
+    return case.Setup(
+        *streams, -1, cwd, limits, uid, None, seccomp, mark, capabilities=0 if uid else linux.CAPABILITIES_OF_ROOT
+    )
 
 
 def warm_run(argv: list[str], cwd: str, env: dict[str, str], base: dict[str, str], sites: list[str]) -> Run | None:

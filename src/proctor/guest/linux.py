@@ -150,22 +150,33 @@ def personality(persona: int) -> int:
     return _syscall("personality", ctypes.c_ulong(persona))
 
 
-def drop_bounding_set() -> None:
-    """Empty the capability bounding set: no exec gives a capability back."""
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL: root's power over files and processes of its own namespaces.
+CAPABILITIES_OF_ROOT = 0b111011
+
+
+def drop_bounding_set(keep: int = 0) -> None:
+    """Empty the capability bounding set but for ``keep``: no exec gives another capability back."""
     for capability in range(64):
         try:
-            prctl(PR_CAPBSET_DROP, capability)
+            if not keep >> capability & 1:
+                prctl(PR_CAPBSET_DROP, capability)
         except OSError:
             break  # past the last one that this kernel knows
 
 
-def drop_capabilities() -> None:
-    """Clear the ambient, effective, permitted and inheritable sets of this process."""
+def drop_capabilities(keep: int = 0) -> None:
+    """Clear the ambient, effective, permitted and inheritable sets of this process but for ``keep`` (a mask below 1 << 32).
+
+    What is kept lasts through an exec.
+    """
     try:
         prctl(PR_CAP_AMBIENT, 4)
     except OSError:
         pass  # no ambient set in this kernel: nothing to clear
-    _syscall("capset", _CAPSET, _NO_CAPABILITIES)
+    _syscall("capset", _CAPSET, struct.pack("=6I", keep, keep, keep, 0, 0, 0) if keep else _NO_CAPABILITIES)
+    for capability in range(keep.bit_length()):
+        if keep >> capability & 1:
+            prctl(PR_CAP_AMBIENT, 2, capability)
 
 
 def flush_libc() -> None:
