@@ -223,11 +223,13 @@ class Named:
         wanted: must be reported.
         skipped: the source itself skips them, or may; the program has no part in whether it does.
         every: all test functions and methods, also those that may be skipped or have parameters.
+        fault: why no verdict can be had of this file; "" where one can.
     """
 
     wanted: tuple[str, ...] = ()
     skipped: frozenset[str] = frozenset()
     every: tuple[str, ...] = ()
+    fault: str = ""
 
 
 def named_tests(source: str) -> Named:
@@ -243,7 +245,10 @@ def named_tests(source: str) -> Named:
     wanted: list[str] = []
     skipped: set[str] = set()
     every: list[str] = []
+    faults: list[str] = []
     safe = _safe_names(tree)
+    rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
 
     def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
         above = [*above, *_own_marks(body)]
@@ -254,19 +259,33 @@ def named_tests(source: str) -> Named:
                     look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
                 marks = [*above, *node.decorator_list]
+                if before == "" and node.name in called:
+                    continue
                 if any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
                     continue
                 name = before + node.name
                 every.append(name)
+                if _is_generator(node):
+                    faults.append(f"{name} is a generator: nothing in it would be run")
                 if any("skip" in ast.unparse(mark) for mark in marks):
                     if all(_names(mark) <= safe for mark in marks if "skip" in ast.unparse(mark)):
                         skipped.add(name)
-                elif sure or (before == "" and node.name.startswith("test_") and _is_plain(node)):
-                    if isinstance(node, ast.FunctionDef) and not marks:
-                        wanted.append(name)
+                elif not marks and (sure or (before == "" and node.name.startswith("test_") and _is_plain(node))):
+                    wanted.append(name)
 
     look(tree.body, "", [], False)
-    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)))
+    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
+
+
+def _is_generator(function: ast.AST) -> bool:
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _own_marks(body: list[ast.stmt]) -> list[ast.expr]:
@@ -290,12 +309,15 @@ def _safe_names(tree: ast.Module) -> set[str]:
             safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}
         elif isinstance(node, ast.ImportFrom) and not node.level and _is_library(node.module or ""):
             safe |= {alias.asname or alias.name for alias in node.names}
-    rows = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    uses: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            names = _names(node.value)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    uses.setdefault(target.id, set()).update(names)
     for _ in range(3):  # constants made of constants
-        for name in {target.id for row in rows for target in row.targets if isinstance(target, ast.Name)}:
-            of = [row.value for row in rows if any(getattr(target, "id", "") == name for target in row.targets)]
-            if all(_names(value) <= safe for value in of):
-                safe.add(name)
+        safe |= {name for name, of in uses.items() if of <= safe}
     return safe
 
 
@@ -304,9 +326,11 @@ def _is_library(module: str) -> bool:
     return top in sys.stdlib_module_names or top in ("pytest", "numpy")
 
 
-def _is_plain(node: ast.FunctionDef) -> bool:
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     args = node.args
-    return not (node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs)
+    return isinstance(node, ast.FunctionDef) and not (
+        node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs
+    )
 
 
 def _is_test_case(node: ast.ClassDef) -> bool:

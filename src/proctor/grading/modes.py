@@ -188,6 +188,8 @@ def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> 
         program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
         return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
+    if plan.tests.fault:
+        return judge.failed(plan.tests.fault, max(1, len(plan.tests.wanted)))
     program, name = as_module(plan, source, files, warm)
     nonce, why = secrets.token_hex(16), plan.unsealed
     if plan.sealing is not None:

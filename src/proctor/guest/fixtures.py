@@ -6,6 +6,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+_PYTEST = (f"{__package__}.testkit", "_pytest.mark.structures")
+
 
 class Fault(Exception):
     """The test file asks for what is not here; no program is to blame."""
@@ -62,7 +64,7 @@ def _rows(names: Any, values: Any) -> list[dict[str, Any]]:
     many = len(wanted) > 1 or isinstance(names, list | tuple)
     rows = []
     for value in values:
-        if type(value).__name__ == "ParameterSet":
+        if type(value).__name__ == "ParameterSet" and type(value).__module__ in _PYTEST:
             if getattr(value, "marks", ()):
                 raise Fault("the tests have rows with marks of their own, which are not known here")
             value = value.values if many else value.values[0]
@@ -72,6 +74,8 @@ def _rows(names: Any, values: Any) -> list[dict[str, Any]]:
 
 def fixture_of(value: Any) -> tuple[Any, dict[str, Any]] | None:
     """Function and options of a fixture, the testkit's or pytest's; None for anything else."""
+    if not isinstance(value, types.FunctionType) and type(value).__module__ != "_pytest.fixtures":
+        return None  # and perhaps the program's, which is not to be asked
     options = getattr(value, "__fixture__", None)
     if isinstance(options, dict):
         return value, options
@@ -175,7 +179,8 @@ class Test:
 
 
 def _static(kind: Any, function: Any) -> Any:
-    return next((v for v in vars(kind).values() if getattr(v, "__func__", None) is function), None) if kind else None
+    found = [vars(base).values() for base in kind.__mro__] if kind else []
+    return next((v for row in found for v in row if isinstance(v, staticmethod) and v.__func__ is function), None)
 
 
 def finished(result: Any) -> Any:

@@ -160,7 +160,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     The preamble is the problem's, so what it defines is the tests' own here.
     """
 
+    failed: list[str] = []
+
     def told(name: str, passed: bool, message: str) -> None:
+        if not passed:
+            failed.append(name)
         emit(fd, ("test", name, passed, message[:500]))
 
     def stopped(word: str, reason: str) -> None:
@@ -198,6 +202,8 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         rewriting.unittest_too(standins.is_same)
     report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
     runner.run(wanted["tests"], space, dict(space), report)
+    if not (link.asked or failed):
+        lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")
     for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claims())):
         if text:
             emit(fd, (word, text[:500]))

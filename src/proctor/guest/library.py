@@ -19,6 +19,10 @@ PUBLIC = frozenset(
     "fractions functools hashlib heapq html itertools json math numbers operator pprint random re statistics string "
     "struct textwrap time typing unicodedata uuid zlib".split()
 )
+# Types that tests compare with: module by name.
+TYPES = {"Decimal": "decimal", "Fraction": "fractions", "timedelta": "datetime"} | dict.fromkeys(
+    ("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"), "collections"
+)
 _IN_C = {"_bisect", "_collections", "_datetime", "_decimal", "_functools", "_heapq", "_json", "_operator", "_random",
          "_statistics", "_struct", "_hashlib", "_string", "_collections_abc", "_pydatetime", "_pydecimal", "_csv",
          "_queue", "_sqlite3"}  # fmt: skip

@@ -31,6 +31,7 @@ class Link:
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.broken = ""
+        self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
         self.equal: dict[type, set[bool]] = {}  # what comparisons of objects of a class have said
@@ -45,6 +46,7 @@ class Link:
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and (args or keywords) and isinstance(target, StandinType):
                 self.valued.add(target)
+            self.asked += what != "names"
             dropped, self.dropped, self.arrived = self.dropped, [], []
             writer = Writer(self.foreign)
             writer.put((what, target, name, list(args), keywords or {}, dropped))

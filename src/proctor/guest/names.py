@@ -7,7 +7,7 @@ import sys
 import types
 from typing import Any
 
-from .library import PUBLIC, by_name
+from .library import PUBLIC, TYPES, by_name
 from .link import Link
 from .standins import StandinType, refuse
 
@@ -15,11 +15,10 @@ _MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matp
 # What tests compare with: never the program's, wherever it may have it from. A longer list would take functions from
 # programs that are asked for them (a ``median`` beside the ``mean`` that the problem names).
 _COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
-            "approx": "pytest", "raises": "pytest", "TestCase": "unittest", "Decimal": "decimal", "Fraction": "fractions",
-            "timedelta": "datetime"}  # fmt: skip
-_COMPARE |= dict.fromkeys(("Counter", "OrderedDict", "defaultdict", "deque", "namedtuple"), "collections")
+            "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
+_COMPARE |= TYPES
 # Libraries whose names a program may have for things of its own: the tests may have meant the library's.
-_USUAL = "math cmath collections functools itertools operator decimal fractions datetime statistics copy string".split()
+_USUAL = "math cmath collections functools itertools decimal fractions datetime".split()
 
 
 def stand_in_module(
@@ -56,7 +55,8 @@ def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry
     """
     asked = []
     for name in names:
-        if name in entry or not library(space, name):
+        own = name in TYPES and name in link.names.shown  # a Counter with methods that the library's has not
+        if name in entry or own or not library(space, name):
             asked.append(name)
     for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
         what, value = row
@@ -66,9 +66,13 @@ def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry
                 space[name] = found
         elif what == "own":
             space[name] = value
+            link.asked += 1
             if isinstance(value, StandinType):
                 link.names.took(value, name)
-            if name not in entry and not link.claim and (library_name := namesake(name)):
+            known = name in entry or not (
+                entry or isinstance(value, StandinType)
+            )  # the tests may be of a function so named
+            if not known and not link.claim and (library_name := namesake(name)):
                 link.claim = f"the tests take {name!r} from the program, and {library_name} has one too"
 
 

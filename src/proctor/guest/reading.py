@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from .library import TYPES
 from .runner import ONLY_AST
 from .soundness import data_has, is_class_name
 
@@ -130,7 +131,7 @@ class _Classes:
     def compared(self, sides: list[Any]) -> None:
         """Two objects made by the same name, compared with each other: no answer is compared with an answer."""
         names = {self.maker(side)[0] for side in sides}
-        if len(sides) == 2 and len(names) == 1 and is_class_name(name := names.pop()):
+        if len(sides) == 2 and len(names) == 1 and is_class_name(name := names.pop()) and name not in TYPES:
             self.found.add(name)
 
     def named(self, node: Any) -> str:

@@ -124,7 +124,8 @@ def one(name: str, call: Callable[[], Any], report: Report) -> None:
 
 def _if_passed(report: Report) -> Report:
     """For what is expected to fail."""
-    return Report(lambda name, passed, message: report(name, passed, message) if passed else None, report.fault)
+    tell = lambda name, passed, message: report(name, passed, message) if passed else None  # noqa: E731
+    return Report(tell, report.fault, tuple(report.own), report.foreign)
 
 
 def variants(
@@ -153,6 +154,8 @@ def methods(name: str, kind: Any, space: dict[str, Any], report: Report, unset: 
     unset = unset or _set_up(kind, "setup_class", kind)
     for key in dir(kind):
         value = getattr(kind, key)
+        if report.foreign(value):
+            continue
         if key.startswith("Test") and isinstance(value, type) and not _is_test_case(value):
             methods(f"{name}.{key}", value, space, report, unset)
         elif key.startswith("test") and callable(value):
@@ -189,11 +192,18 @@ def cases(space: dict[str, Any], report: Report) -> None:
     for key, value in found:
         for method in loader.getTestCaseNames(value):
             name, function = f"{key}.{method}", getattr(value, method)
-            if getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False):
-                report(name, False, "")
+            if report.foreign(function):
                 continue
-            if unset is not None:
-                report.failed(name, unset)
+            try:
+                flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
+                if flagged or skips(space.get("pytestmark", ()), value, function):
+                    report(name, False, "")
+                    continue
+                if unset is not None:
+                    raise unset
+                fails = is_expected_to_fail(value, function)
+            except BaseException as exc:
+                report.failed(name, exc)
                 continue
             result = unittest.TestResult()
             ends: list[Any] = []
@@ -204,7 +214,7 @@ def cases(space: dict[str, Any], report: Report) -> None:
             except BaseException as exc:
                 report(name, False, type(exc).__name__)
                 continue
-            if is_expected_to_fail(value, function) and not result.unexpectedSuccesses:
+            if fails and not result.unexpectedSuccesses:
                 continue
             bad = [*result.errors, *result.failures]
             good = ends == [True] and not bad and not result.skipped and not result.unexpectedSuccesses
