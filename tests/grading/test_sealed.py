@@ -103,6 +103,17 @@ assert row == [9, 0] and grid[0] is row and d == {"k": [1]} and s == {2}
     passes(engine, program, tests)
 
 
+def test_changed_arguments_keep_their_order(engine: SyncEngine) -> None:
+    tests = """
+from collections import Counter, OrderedDict, defaultdict
+d, c, e = OrderedDict(a=1), Counter("aab"), defaultdict(int, a=1)
+f(d, c, e)
+assert list(d) == ["b", "a"] and d["b"] == 2 and d == OrderedDict(b=2, a=1)
+assert c == Counter("ab") and e == {"a": 1, "z": 0} and e["y"] == 0
+"""
+    passes(engine, "def f(d, c, e): d['b'] = 2; d.move_to_end('a'); c['a'] -= 1; e['z']\n", tests)
+
+
 def test_printed_text_is_seen(engine: SyncEngine) -> None:
     tests = """
 import io, contextlib

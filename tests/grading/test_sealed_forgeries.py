@@ -236,3 +236,95 @@ def test_b():
     with pytest.raises(decimal.InvalidOperation): g("x")
 """
     passes(engine, program, tests)
+
+
+# ---------------------------------------------------------------- names
+
+SAME = "def same(a, b):\n    return a == b\n\n"
+GO = 'def go(x):\n    """Square."""\n'
+
+
+@pytest.mark.parametrize(
+    ("prompt", "entry", "tests"),
+    [
+        (f'{SAME}class Solution:\n    def go(self, x):\n        """Square."""\n', "Solution.go", "assert same(Solution().go(3), 9)"),
+        (f"{SAME}{GO}", None, "assert same(go(3), 9)"),
+        (f"{SAME}{GO}", "go", "assert same(go(3), 9)"),
+        (f"{GO}\n\n{SAME}", "go", "assert same(go(3), 9)"),
+        (f"{GO}\n\n{SAME}", None, "assert same(go(3), 9)"),
+        (f"EPS = 0\n{GO}", "go", "assert abs(go(3) - 9) <= EPS"),
+    ],
+)  # fmt: skip
+def test_what_the_prompt_defines_is_not_the_programs(engine: SyncEngine, prompt: str, entry: str, tests: str) -> None:
+    lies = "def same(a, b): return True\nEPS = 99\ndef go(x): return {}\nclass Solution:\n    def go(s, x): return {}\n"
+    assert run(engine, lies.format(0, 0), tests, prompt=prompt, entry_point=entry).reward == 0.0
+    passes(engine, lies.format("x * x", "x * x"), tests, prompt=prompt, entry_point=entry)
+
+
+def test_types_that_tests_compare_with_are_the_libraries(engine: SyncEngine) -> None:
+    lies = "class Any:\n    def __init__(s, *a): pass\n    def __eq__(s, o): return True\nCounter = Decimal = Fraction = OrderedDict = Any\n"
+    for kind in ("Counter", "OrderedDict"):
+        tests = f"assert {kind}([(f(3), 1)]) == {kind}([(9, 1)])"
+        assert run(engine, lies + "def f(x): return 0", tests).reward == 0.0
+        passes(engine, "def f(x): return x * x", tests)
+    for kind in ("Decimal", "Fraction"):
+        assert run(engine, lies + "def f(x): return 0", f"assert {kind}(f(3)) == {kind}(9)").reward == 0.0
+
+
+def test_what_has_a_librarys_name_is_said_to_decide(engine: SyncEngine) -> None:
+    program = "def sqrt(x): return x\ndef f(x): return x\n"
+    found = run(engine, program, "assert f(4) == sqrt(4)", entry_point="f")
+    assert (found.reward, found.claimed) == (1.0, True)
+    assert "math" in found.claim
+    passes(engine, program, "assert sqrt(4) == 4", entry_point="sqrt")
+    passes(engine, "from math import sqrt\ndef f(x): return x\n", "assert f(2) == sqrt(4)", entry_point="f")
+    counts = "class Counter:\n    n = 0\n    def press(s): s.n += 1\n"
+    passes(engine, counts, "c = Counter()\nc.press()\nassert c.n == 1", entry_point="Counter")
+    assert run(engine, counts, "c = Counter()\nc.press()\nassert c.n == 1").claimed
+
+
+def test_tests_that_ask_a_program_nothing_say_nothing(engine: SyncEngine) -> None:
+    found = run(engine, "class Fraction: pass", "assert Fraction(1, 2) + Fraction(1, 2) == Fraction(1)")
+    assert found.reward is None
+    assert "nothing of the program" in (found.error or "")
+
+
+# ---------------------------------------------------------------- which judge
+
+ASIDE = """
+import sys, datetime
+class M: pass
+class E:
+    def __eq__(s, o): return True
+def g(x): return list
+def back(x): return E()
+def to(x):
+    frame = sys._getframe()
+    while frame:
+        server = frame.f_locals.get("self")
+        if hasattr(server, "packed") and hasattr(server, "fresh"): break
+        frame = frame.f_back
+    old = server.foreign
+    server.foreign = lambda v: ("datetime", "2020-01-01T00:00:00+00:00") if type(v) is M else old(v)
+    return M()
+def whole(x): return enumerate
+"""
+
+
+def test_what_tests_make_themselves_runs_beside_the_program(engine: SyncEngine) -> None:
+    program = "def same(x): return x\n"
+    for tests in (
+        "assert same(list[int]) == list[int]",
+        "from datetime import datetime, timezone\nx = datetime(2020, 1, 1, tzinfo=timezone.utc)\nassert same(x) == x",
+        "import io\nassert same(io.StringIO('a')).read() == 'a'",
+    ):
+        found = run(engine, program, tests)
+        assert (found.reward, found.claimed) == (1.0, True), tests
+
+
+@pytest.mark.parametrize(
+    "tests", ["assert back(g(3)[0]) == 17", "assert back(to(3)) == 3", "assert back(whole(3)) == 3"]
+)
+def test_a_program_does_not_choose_to_be_judged_beside_its_tests(engine: SyncEngine, tests: str) -> None:
+    found = run(engine, ASIDE, tests)
+    assert (found.reward, found.claimed) == (0.0, False), found.claim

@@ -182,14 +182,17 @@ def sealing_of(problem: Problem) -> dict[str, Any]:
 
 def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     """Sealed where that can be; else beside the program, whose claim the grades are then."""
+    grades = yield from _unit_tests(plan, source, files, warm)
+    return judge.failed(plan.tests.fault, len(grades)) if plan.tests.fault else grades
+
+
+def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     problem, tests = plan.problem, plan.problem.test_code or ""
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
         program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
         return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
-    if plan.tests.fault:
-        return judge.failed(plan.tests.fault, max(1, len(plan.tests.wanted)))
     program, name = as_module(plan, source, files, warm)
     nonce, why = secrets.token_hex(16), plan.unsealed
     if plan.sealing is not None:

@@ -54,12 +54,11 @@ def asked_of(problem: Problem) -> Asked:
 
 
 def _is_open(node: _Definition) -> bool:
-    """It has no body of its own: a text, ``pass``, ``...`` or ``raise NotImplementedError``, in all of its methods."""
-    return all(
+    """A body is missing: there is a text, ``pass``, ``...`` or ``raise NotImplementedError``; of a class, any of them."""
+    inner = [part for part in node.body if isinstance(part, _Definition)] if isinstance(node, ast.ClassDef) else []
+    return any(map(_is_open, inner)) or all(
         isinstance(part, ast.Pass)
         or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
         or (isinstance(part, ast.Raise) and "NotImplemented" in ast.unparse(part))
-        or (isinstance(part, _Definition) and isinstance(node, ast.ClassDef) and _is_open(part))
-        or (isinstance(part, ast.AnnAssign) and part.value is None)
         for part in node.body
     )

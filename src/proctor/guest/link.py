@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
 import types
 from typing import Any
@@ -15,8 +14,6 @@ from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, 
 from .standins import METHODS, Standin, StandinType, again, blank, number_of, reference, stop, weak
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
-# What an operator may make of data that a program gave: it is not the tests' own code.
-_OF_DATA = (types.GenericAlias, types.UnionType, datetime.datetime, datetime.time)
 _MOST_CLASSES = 10_000
 
 
@@ -168,8 +165,10 @@ class Link:
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
         name = library_name(value)
-        if name is None and type(value) in _OF_DATA:
-            raise TypeError(f"{type(value).__name__} cannot be passed to a program")
+        if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
+            raise TypeError(
+                "a subscript of a class that a program gave for data"
+            )  # its choice, and no code of the tests
         if name is None:
             what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
             stop("refused", f"they pass {what} of their own to the program")

@@ -69,7 +69,7 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     added = {k: v for k, v in space.items() if (k not in before or before[k] is not v) and not report.foreign(v)}
     if "pytest_generate_tests" in added and report.fault is not None:
         report.fault("the tests define pytest_generate_tests, which is not known here")
-    unset = _set_up(added, "setup_module", types.SimpleNamespace(**added))
+    unset = _set_up(added, "setup_module", _Module(space))
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):
@@ -77,8 +77,15 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         elif key.startswith("test") and key not in called and callable(value):
             if fixture_of(value) is None:
                 variants(key, value, added, None, report, unset)
-    _tear_down(added, "teardown_module", types.SimpleNamespace(**added), report)
+    _tear_down(added, "teardown_module", _Module(space), report)
     cases(added, report)
+
+
+class _Module:
+    """The tests' names as the module that ``setup_module`` is given."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self.__dict__ = space
 
 
 def _set_up(holder: Any, name: str, argument: Any) -> BaseException | None:
