@@ -199,9 +199,11 @@ class Circle:
     @classmethod
     def of(cls, x): return cls(x)
 def kind(): return Circle
+def fill(x): x[0] = x[1]
 f = Circle
 """
 WITHOUT_REWARD = [
+    "x = [1.0, Circle(2)]\nx[1].own = 1\nfill(x)\nassert x[0] - 5 < 1",
     "assert abs(Circle(5).area - 78.5) < 1e-6",
     "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertAlmostEqual(Circle(5).area, 78.5)",
     "c = Circle(1)\nassert all(abs(a - b) < 1e-5 for a, b in zip(c.items_of(), [1, 2, 3]))",
@@ -260,6 +262,7 @@ class GCD(Average): pass
         "assert isinstance(Money(5), Money) and Money(5) - 2 == 3",
         "import unittest\nclass T(unittest.TestCase):\n    def setUp(self): self.m = Money(5)\n"
         "    def test_a(self): self.assertEqual((self.m.n, self.m - 2), (5, 3))",
+        "class TestM:\n    m = Money(5)\n    def test_a(self): assert (self.m.n, self.m - 2) == (5, 3)",
         "assert Money(5) == Money(5) and Money(5) != Money(6) and Money(5) - 2 == 3",
         "import solution\nv = solution.Money(5)\nv.n = 9\nassert v - 2 == 7",
         "from solution import Money as M\nv = M(5)\nassert v.n == 5 and v - 2 == 3",

@@ -328,3 +328,15 @@ def test_what_tests_make_themselves_runs_beside_the_program(engine: SyncEngine) 
 def test_a_program_does_not_choose_to_be_judged_beside_its_tests(engine: SyncEngine, tests: str) -> None:
     found = run(engine, ASIDE, tests)
     assert (found.reward, found.claimed) == (0.0, False), found.claim
+
+
+def test_what_libraries_look_for_by_themselves_is_not_asked_for(engine: SyncEngine) -> None:
+    program = """
+class A:
+    n = 1
+    __array_interface__ = {"shape": (1,), "typestr": "<f8", "data": (4096, False), "version": 3}
+    def __fspath__(s): return "/dev/zero"
+def f(): return A()
+"""
+    tests = "a = f()\nassert a.n == 1\nfor name in ('__array_interface__', '__fspath__'): assert not hasattr(a, name) and not hasattr(type(a), name)"
+    passes(engine, program, tests)

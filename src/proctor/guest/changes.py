@@ -23,8 +23,9 @@ def change(old: Any, items: list[Any], again: Again) -> None:
         for key, value in fresh.items():  # one by one: an ordered dict keeps their order, and a Counter does not add
             old[key] = value
     elif isinstance(old, set):
+        find = again(list(old))
         old.clear()
-        old.update(items)
+        old.update(map(find, items))
     elif isinstance(old, list | collections.deque | bytearray):
         kept = list(old)
         find = again(kept)

@@ -183,6 +183,8 @@ class Link:
             return self.kinds[payload]
         if kind == "raised":
             number, arguments = payload
+            if not issubclass(self.kinds[number], BaseException):
+                raise ValueError("no exception")
             return sealing.made_exception(self.kinds[number], arguments)
         if kind == "library_exception":
             name, arguments = payload

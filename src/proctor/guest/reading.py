@@ -86,6 +86,7 @@ class _Classes:
         self.made: dict[tuple[int, str], set[tuple[str, bool]]] = {}  # scope and variable -> class and "from nothing"
         self.uses: list[tuple[tuple[int, ...], Any, str, bool]] = []
         self.found: set[str] = set()
+        self.classes: set[int] = set()  # scopes that are classes
         self.walk(tree, (id(tree),))
         for scopes, holder, attribute, acts in self.uses:
             for name, empty in self.makers(holder, scopes):
@@ -104,6 +105,8 @@ class _Classes:
             return
         if kind in _SCOPES or kind == "ClassDef":
             scopes = (*scopes, id(node))
+            if kind == "ClassDef":
+                self.classes.add(id(node))
         elif kind in ("Assign", "AnnAssign", "NamedExpr"):
             for target in node.targets if kind == "Assign" else [node.target]:
                 self.assigned(target, node.value, scopes)
@@ -161,6 +164,8 @@ class _Classes:
                 self.assigned(part, values[at] if values else None, scopes)
         elif (key := self.variable(target, scopes)) is not None:
             self.made.setdefault(key, set()).add(self.maker(value))
+            if key[0] in self.classes:
+                self.made.setdefault((key[0], f"self.{key[1]}"), set()).add(self.maker(value))
 
     def makers(self, holder: Any, scopes: tuple[int, ...]) -> set[tuple[str, bool]]:
         """What makes the object that a use is of."""
