@@ -195,7 +195,7 @@ ITERATORS = {
         "class M(type): __next__ = 1\nclass O(metaclass=M):\n    n = 0\n    def __iter__(s):\n        s.n += 1\n        return iter('aabb' if s.n < 2 else 'ab')\n",
         None,
     ),
-    "is copied": ("class O:\n    def __iter__(s): return s\n    def __next__(s): raise StopIteration\n", 0.0),
+    "ends at once": ("class O:\n    def __iter__(s): return s\n    def __next__(s): raise StopIteration\n", 0.0),
 }
 
 
