@@ -175,8 +175,9 @@ def score(
     numbers:abs=1e-6,rel=1e-9 or tokens:case=no.
 
     \b
-    Extraction rules: last-valid-block (the last fenced block that is a program, or
-    the whole text where there is no block), first-block, last-block, whole.
+    Extraction rules: last-valid-block (the last fenced block that defines what the
+    problem asks for, else the last that is a program and no example of its use; the
+    whole text where there is no block), first-block, last-block, whole.
 
     \b
     Exit codes: 0 all scored; 1 some have no score, or the output could not be

@@ -23,6 +23,7 @@ from proctor.core.verdict import Verdict
 from proctor.engine.job import Job, Pair
 from proctor.engine.languages import language
 from proctor.grading import judge
+from proctor.grading.asked import Asked, asked_of
 from proctor.grading.audit import signs
 from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, tokens
@@ -183,6 +184,7 @@ class Grader:
             Limits().with_(**limits)
         self._plans: OrderedDict[tuple[int, str], Plan] = OrderedDict()
         self._contents: dict[tuple[int, str], tuple[Problem, Content]] = {}
+        self._asked: dict[tuple[int, str], tuple[Problem, Asked]] = {}
         self._guard = threading.Lock()
 
     def plan(self, problem: Problem, name: str | None = None) -> Plan:
@@ -210,7 +212,11 @@ class Grader:
     def work(self, item: Item) -> Work:
         """The work that a completion is; its job is not made yet."""
         plan, problem = self.plan(item.problem, item.language), item.problem
-        code = extract_code(item.text, plan.row.name, self.extract, prompt=problem.prompt)
+        name = plan.row.name
+        if (id(problem), name) not in self._asked:
+            self._asked[id(problem), name] = problem, asked_of(problem, name)
+        asked = self._asked[id(problem), name][1]
+        code = extract_code(item.text, name, self.extract, prompt=problem.prompt, asked=asked)
         source = None if code is None else assemble(problem, code)
         if source is not None and len(source) > MAX_SOURCE:
             source = None  # no program is that long, and it is the completion's own doing
