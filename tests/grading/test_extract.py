@@ -86,6 +86,22 @@ def test_an_example_of_use_is_not_taken_for_the_function_that_is_asked_for(examp
     assert extract_code(f"{F}\n{example}\n{F}", asked=asked) == f"{example}\n"  # nothing better is there
 
 
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        ("class Stack:\n    def push(self, x): pass\n", "Stack"),
+        ("class Stack:\n    def push(self, x): pass\n", "Stack.push"),
+        ("async def go():\n    pass\n", "go"),
+        ("if True:\n    go = len\n", "go"),
+        ("go: object = len\n", "go"),
+    ],
+)
+def test_what_defines_a_name(own: str, name: str) -> None:
+    use = f"{F}python\nx = {name.partition('.')[0]}()\nprint(x)\n{F}\n"
+    asked = asked_of(problem(entry_point=name), "python")
+    assert extract_code(f"{F}python\n{own}{F}\n{use}", asked=asked) == own
+
+
 def test_of_blocks_that_define_what_is_asked_for_the_last_counts() -> None:
     asked = asked_of(problem(), "python")
     better = f"{F}python\ndef f(x):\n    return x + 2\n{F}\n"

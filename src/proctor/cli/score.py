@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import signal
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.files import check_readable, refuse_inputs
 from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
 from proctor.cli.units import size
@@ -195,8 +195,8 @@ def score(
 
     for name in (*problems, *completions):
         check_readable(name)
-        if Path(out).exists() and Path(out).samefile(name):
-            raise InputError(f"{out} is an input too; give another file", field="--out")
+        for mine in (out, f"{out}.journal", f"{out}.tmp"):
+            refuse_inputs(mine, [name])
     options = Options(
         format=format_,
         checker=checker,
@@ -269,6 +269,10 @@ def describe(problems: Sequence[str], completions: Sequence[str], work: Work) ->
 def take_up(journal: Journal | Plain, tally: Tally, out: str) -> list[int]:
     """Count what an earlier run did, say so, and give the numbers that are left to do."""
     before = len(journal)
+    if journal.damaged:
+        say(
+            f"warning: {journal.damaged} lines of {out}.journal were damaged or changed: those completions are scored again"
+        )
     if before:
         void = journal.forget(lambda grade: grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR)
         for grade in journal.grades():
@@ -319,26 +323,6 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def check_readable(name: str) -> None:
-    """Refuse what cannot be an input file, in words.
-
-    Raises:
-        InputError: it is missing, a directory, no regular file, or not readable.
-    """
-    try:
-        mode = Path(name).stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise InputError(f"{name}: is a directory; give a file")
-        if not stat.S_ISREG(mode):
-            raise InputError(f"{name}: is not a regular file; save it to one first (it is read twice)")
-        with open(name, "rb"):
-            pass
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(explain_os(error) if isinstance(error, OSError) else f"{name!r}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,6 +96,25 @@ def load_work(problem_files: Sequence[str], completion_files: Sequence[str], opt
     """
     if ":" in options.reward and "" not in sys.path:
         sys.path.insert(0, "")  # a module:function policy may lie in the current directory
+    with _named_as_options():
+        return _load(problem_files, completion_files, options)
+
+
+@contextlib.contextmanager
+def _named_as_options() -> Iterator[None]:
+    """What grading calls by the name of its argument is an option here."""
+    try:
+        yield
+    except InputError as error:
+        if error.field not in _OPTIONS or (error.where is not None and error.field != "format"):  # a row's own field
+            raise
+        raise InputError(error.message, where=error.where, field=_OPTIONS[error.field]) from error
+
+
+_OPTIONS = {name: f"--{name}" for name in ("format", "checker", "reward", "extract", "repeat", "claimed")}
+
+
+def _load(problem_files: Sequence[str], completion_files: Sequence[str], options: Options) -> Work:
     grader = Grader(**options.grader())
     problems: dict[str, Problem] = {}
     for name in problem_files:

@@ -107,8 +107,9 @@ def _defines(body: list[ast.stmt], path: Path, imported: bool) -> bool:
     kinds = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom) if imported else (ast.Assign, ast.AnnAssign)
     for node in _statements(body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == path[0]:
-            inner = isinstance(node, ast.ClassDef) and (node.bases or _defines(node.body, path[1:], True))
-            if len(path) == 1 or inner:
+            if len(path) == 1:
+                return True
+            if isinstance(node, ast.ClassDef) and (node.bases or _defines(node.body, path[1:], True)):
                 return True
         elif isinstance(node, kinds) and path[0] in _targets(node):
             return True
