@@ -168,7 +168,7 @@ def test_a_journal_that_was_edited_earns_nothing(box: Path) -> None:
     journal.write_text(text.replace('"wrong_answer"', '"acccepted"').replace('"reward": 0.0', '"reward": 1.0'))
     done = _score()
     assert done.returncode == 0, done.stderr
-    assert "of out.jsonl.journal were damaged or changed: those completions are scored again" in done.stderr
+    assert "of out.jsonl.journal damaged or changed: what is there is scored again" in done.stderr
     assert _rows("out.jsonl") == _rows("whole.jsonl")
 
 
@@ -221,6 +221,10 @@ def test_a_policy_of_ones_own_and_its_edit(box: Path) -> None:
         ({"p.jsonl": '\n[\n{"id": 1},\n{"id" 2}]\n'}, (), "p.jsonl:4: not JSON: Expecting ':' delimiter (column 7)"),
         ({"p.jsonl": '{"a": 1}\n'}, (), "p.jsonl:1: field '--format': cannot be told from the keys (a)"),
         ({"c.jsonl": '{"problem_id": "a"}\n'}, (), "c.jsonl:1: field 'completion': missing"),
+        ({"c.jsonl": '{"problem_id": "a", "completion": null}\n'}, (), "c.jsonl:1: field 'completion': null: there is no"),
+        ({"c.jsonl": '{"problem_id": "a", "completion": "", "language": "rust"}\n',
+          "p.jsonl": '{"id": "a", "mode": "function", "entry_point": "f", "cases": [{"expected": 1}]}\n'}, (),
+         "c.jsonl:1: field 'language': problem 'a': "),
         ({"c.jsonl": '{"completion": ""}\n'}, (), "c.jsonl:1: field 'problem_id': missing"),
         ({"c.jsonl": '{"problem_id": "z", "completion": ""}\n'}, (), "no problem with id 'z'"),
         ({"c.jsonl": ""}, (), "c.jsonl: the file is empty"),
@@ -265,6 +269,19 @@ def test_no_permission(box: Path) -> None:
     box.chmod(0o755)
     assert done.returncode == 2
     assert "permission denied" in done.stderr
+
+
+def test_a_slip_of_a_key_is_said_once(box: Path) -> None:
+    rows = [
+        json.loads(line) | {"Text": "print(6)", "logprobs": []} for line in Path("c.jsonl").read_text().splitlines()
+    ]
+    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = _score()
+    assert done.returncode == 0
+    assert (
+        done.stderr.splitlines()[0] == "proctor: warning: c.jsonl:1: the key 'Text' is not read; did you mean 'text'?"
+    )
+    assert done.stderr.count("did you mean") == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

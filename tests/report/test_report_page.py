@@ -271,7 +271,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(scored: Path) -> None:
 
 def test_audit_on_the_command_line(scored: Path) -> None:
     shown = run(0, "audit", f"{scored}/g.jsonl").stdout
-    assert "1 of 4 samples are worth a look" in shown
+    assert "1 of 4 samples worth a look" in shown
     assert "input_unread" in shown
     told = json.loads(run(0, "audit", f"{scored}/g.jsonl", "--json").stdout)
     assert (told["samples"], told["rewarded"], told["flagged"]) == (4, 2, 1)

@@ -104,9 +104,7 @@ def load_results(name: str) -> Results:
         read = [read_record(row + b"\n") for row in rest[:-1]]
         waiting = [(record.number, record.text.decode("utf-8", "replace")) for record in read if record is not None]
         if len(waiting) < len(read):
-            say(
-                f"warning: {len(read) - len(waiting)} of {len(read)} lines of {journal} were damaged or changed: left out"
-            )
+            say(f"warning: {len(read) - len(waiting)} of {len(read)} lines of {journal} left out, damaged or changed")
     if path.exists() or not waiting:
         data = read_file(path)
         rows = list(enumerate(data.decode("utf-8", "replace").splitlines()))

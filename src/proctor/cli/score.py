@@ -20,7 +20,7 @@ import click
 from proctor.cli.files import check_readable, refuse_inputs
 from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
-from proctor.cli.units import size
+from proctor.cli.units import counted, size
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 
@@ -152,8 +152,10 @@ def score(
     \b
       proctor score --problems problems.jsonl --completions completions.jsonl --out grades.jsonl
 
-    Each line of --out is one completion: problem_id, index, reward (null where
-    this host failed: never a score), verdict, cases, program_sha256, ...
+    Each line of --out is one completion: problem_id, index, reward, verdict, cases,
+    program_sha256, ... The reward is null, which is no score and no 0, where this
+    host, a judge or a test file failed (verdict infrastructure_error), and where
+    --claimed refuse refuses it.
 
     The run can be killed at any moment: what is done is kept in FILE.journal
     beside --out, and the same command goes on from there. --out appears only
@@ -180,8 +182,9 @@ def score(
     whole text where there is no block), first-block, last-block, whole.
 
     \b
-    Exit codes: 0 all scored; 1 some have no score, or the output could not be
-    written; 2 bad input; 130 interrupted.
+    Exit codes: 0 all scored, or refused as --claimed asks; 1 this host, a judge or
+    a test file failed on some, or the output could not be written; 2 bad input;
+    130 interrupted.
     """
     if not out:
         raise click.UsageError("--out is empty; give a file, or - for standard output", ctx)
@@ -239,8 +242,8 @@ def score(
     if as_json:
         click.echo(to_json(tally.to_json(out), indent=2))
     elif out != "-":
-        print_summary(tally, out)
-    print_causes(tally)
+        print_summary(tally, out, refused=claimed == "refuse")
+    print_causes(tally, {name: problem.source for name, problem in work.problems.items()})
     ctx.exit(EXIT_UNSCORED if tally.unscored else 0)
 
 
@@ -270,17 +273,18 @@ def take_up(journal: Journal | Plain, tally: Tally, out: str) -> list[int]:
     """Count what an earlier run did, say so, and give the numbers that are left to do."""
     before = len(journal)
     if journal.damaged:
-        say(
-            f"warning: {journal.damaged} lines of {out}.journal were damaged or changed: those completions are scored again"
-        )
+        said = counted(journal.damaged, "line")
+        say(f"warning: {said} of {out}.journal damaged or changed: what is there is scored again")
     if before:
         void = journal.forget(lambda grade: grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR)
         for grade in journal.grades():
             tally.add(grade, fresh=False)
         if journal.finished:
-            say(f"{out} is complete already: {before} completions, same inputs and options; nothing to do")
+            say(f"{out} is complete already: {counted(before, 'completion')}, same inputs and options; nothing to do")
         elif void:
-            say(f"trying again {void} completions that had no score; {before - void} of {tally.total} are done")
+            say(
+                f"trying again {counted(void, 'completion')} that had no score; {before - void} of {tally.total} are done"
+            )
         else:
             say(f"going on where an earlier run was: {before} of {tally.total} are done")
     return [number for number in range(tally.total) if number not in journal]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.cli.messages import say_isolation
+from proctor.cli.messages import say, say_isolation
 from proctor.core.errors import InputError
 from proctor.grading.api import grade
 from proctor.grading.completions import load_completions, pair
@@ -125,11 +125,13 @@ def _load(problem_files: Sequence[str], completion_files: Sequence[str], options
             problems[problem.id] = problem
     completions: list[Completion] = []
     for name in completion_files:
-        completions += load_completions(name)
+        completions += load_completions(name, say=lambda text: say(f"warning: {text}"))
     completions = completions[: options.limit]
     pair(problems.values(), completions)
-    for problem_id in dict.fromkeys(completion.problem_id for completion in completions):
-        grader.plan(problems[problem_id])
+    distinct = {(item.problem_id, item.language): item for item in reversed(completions)}
+    for item in reversed(distinct.values()):
+        problem = problems[item.problem_id]
+        grader.plan_for(problem, item.language or problem.language, item.source)
     return Work(problems, completions, options)
 
 

@@ -209,6 +209,21 @@ class Grader:
                 self._plans.popitem(last=False)
         return plan
 
+    def plan_for(self, problem: Problem, name: str, where: str) -> Plan:
+        """``plan`` for a completion at ``where``, which is to blame for a language that only it names.
+
+        Raises:
+            InputError: as ``plan``.
+        """
+        try:
+            return self.plan(problem, name)
+        except InputError as error:
+            if name == problem.language:
+                raise
+            self.plan(problem)  # where that fails too, the problem is to blame
+            told = error.__cause__.message if isinstance(error.__cause__, InputError) else error.message
+            raise InputError(f"problem {problem.id!r}: {told}", where=where, field="language") from error
+
     def work(self, item: Item) -> Work:
         """The work that a completion is; its job is not made yet."""
         plan, problem = self.plan(item.problem, item.language), item.problem
