@@ -176,7 +176,7 @@ TestReport.__test__ = False  # type: ignore[attr-defined]
 
 def record(value: Any) -> bytes:
     """One record of the harness's result stream: 4-byte length, then the value."""
-    data = encode_value(value, MAX_RESULT)
+    data = encode_value(value, MAX_RESULT, exact=True)
     return struct.pack(">I", len(data)) + data
 
 
