@@ -22,7 +22,7 @@ def measure() -> dict[str, Any]:
     try:
         from proctor.report.page import render
     except ModuleNotFoundError as error:
-        return {"skipped": f"{error.name} is not installed: pip install 'proctor[report]'"}
+        return {"skipped": f"{error.name} is not installed: pip install jinja2 pygments"}
     sys.path.insert(0, str(_HELP))
     try:
         from report_help import many  # type: ignore[import-not-found]

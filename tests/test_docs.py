@@ -47,3 +47,10 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             if "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_what_make_sets_up_has_what_the_commands_need() -> None:
+    """The README sends readers to every command once `make demo` has run."""
+    said = (ROOT / "tools" / "setup.sh").read_text()
+    assert "\ntarget='.[report]'\n" in said
+    assert "'.[report]'" in (ROOT / "README.md").read_text()

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .venv and installs this project into it. Called by the Makefile.
 #
-#   tools/setup.sh base   what `make demo` needs
+#   tools/setup.sh base   what `make demo` and every command need
 #   tools/setup.sh dev    and what the tests, linters and type checker need
 #
 # PYTHON=/path/to/python3 chooses the interpreter; NO_APT=1 never calls apt-get.
@@ -90,7 +90,7 @@ fi
 python=$(find_python) || { apt_install python3 python3-venv && python=$(find_python); } ||
     die "Python 3.11 or newer is needed: install it, or name one with PYTHON=/path/to/python3"
 make_venv || die "could not make $venv with pip in it: install python3-venv (Debian, Ubuntu) or virtualenv, then try again"
-target=.
+target='.[report]'
 [ "$what" = dev ] && target='.[dev]'
 say "installing proctor into $venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-input -e "$target" ||

@@ -1,5 +1,5 @@
 """``python -m proctor``: the command line."""
 
-from proctor.cli.main import main
+from proctor.cli.entry import main
 
 main()

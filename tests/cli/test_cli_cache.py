@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,48 @@ def test_show_and_clear(box: Path) -> None:
     assert "remove it yourself" in run("cache", "clear", "--cache", "thesis.txt", code=2).stderr
     assert "cannot be used" in run("cache", "--cache", "thesis.txt", code=1).stderr
     assert thesis.read_text() == "chapter one\n" * 500
+
+
+def test_what_cannot_be_looked_at_is_not_said_to_be_empty(box: Path) -> None:
+    (box / "file").write_text("x")
+    secret = box / "secret"
+    secret.mkdir()
+    (secret / "own.sqlite").write_text("")
+    places = ["x" * 300]  # a name that is too long: nobody can tell
+    if os.geteuid() != 0:
+        secret.chmod(0)
+        places.append("secret/own.sqlite")
+    for place in places:
+        assert "cannot be used" in run("cache", "--cache", place, code=1).stderr
+        assert json.loads(run("cache", "--cache", place, "--json", code=1).stdout)["trouble"]
+        assert "error" in run("cache", "clear", "--cache", place, code=2).stderr
+    secret.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_file_in_a_folder_of_another_user_is_not_said_to_be_empty(box: Path) -> None:
+    code = (
+        "import os, sys\nfrom click.testing import CliRunner\nfrom proctor.cli.main import cli\nimport proctor.cli.cache\n"
+        "import proctor.grading.cache, proctor.cli.render, rich.console, rich.text\nos.setuid(65534)\n"
+        "done = CliRunner().invoke(cli, ['cache', '--cache', sys.argv[1]])\nprint(done.exit_code, done.output)"
+    )
+    (box / "secret").mkdir(mode=0o700)
+    (box / "secret" / "own.sqlite").write_text("")
+    done = subprocess.run([sys.executable, "-c", code, f"{box}/secret/own.sqlite"], capture_output=True, text=True)
+    assert done.stdout.startswith("1 "), done.stdout + done.stderr
+    assert "cannot be used: PermissionError" in done.stdout
+
+
+def test_no_folder_is_made_for_a_name_that_was_given(box: Path) -> None:
+    files = ("--problems", "p.jsonl", "--completions", "c.jsonl", "--out", "a.jsonl")
+    for args in (("score", *files), ("cache",), ("cache", "clear")):
+        for place in ("none/x.sqlite", "p.jsonl/x.sqlite"):
+            assert "is no folder" in run(*args, "--cache", place, code=2).stderr
+    source = "import proctor; print(proctor.score(['print(1)'], {'id': 'p', 'cases': [{'expected': '1'}]}, cache='none/x.sqlite'))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1.0]\n"
+    assert "there is no folder none" in done.stderr
+    assert not (box / "none").exists()
 
 
 def test_a_file_that_cannot_be_used_is_said_and_scoring_goes_on(box: Path) -> None:

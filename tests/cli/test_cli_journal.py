@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.cli.journal import Journal
+from proctor.cli.records import record
 from proctor.core.errors import InputError
 
 ABOUT = {"problems": ["aa"], "--reward": "share"}
@@ -70,6 +71,42 @@ def test_cut_at_any_byte_it_goes_on(data: st.DataObject, tmp_path_factory: pytes
     journal.finish()
     journal.close()
     assert out.read_bytes() == _expected(6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"accepted"', b'"acccepted"'),
+        (b"1\t", b"0\t"),  # another's line
+        (b'"index": 1', b'"index": 9'),
+        (b"\t{", b"\t {"),
+        (b"\t", b" "),
+    ],
+)
+def test_a_line_that_was_changed_is_done_again(tmp_path: Path, old: bytes, new: bytes) -> None:
+    out = tmp_path / "out.jsonl"
+    _fill(out, [2, 1, 0], 4)
+    path = Path(f"{out}.journal")
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert old in lines[2]
+    path.write_bytes(b"".join([*lines[:2], lines[2].replace(old, new, 1), lines[3]]))
+    journal = Journal(out, ABOUT, 4)
+    assert (journal.damaged, [n in journal for n in range(4)]) == (1, [True, False, True, False])
+    for number in (1, 3):
+        journal.add(number, _line(number))
+    journal.finish()
+    journal.close()
+    assert out.read_bytes() == _expected(4)
+
+
+def test_a_number_that_no_completion_has_is_passed_over(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    _fill(out, [0, 1], 3)
+    with Path(f"{out}.journal").open("ab") as file:
+        file.write(record(7, b"{}") + b"9" * 5000 + b"\t0\t{}\n")
+    journal = Journal(out, ABOUT, 3)
+    assert (journal.damaged, len(journal)) == (2, 2)
+    journal.close()
 
 
 def test_other_inputs_are_refused_and_restart_begins_anew(tmp_path: Path) -> None:

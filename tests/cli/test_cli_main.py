@@ -101,3 +101,39 @@ def test_help_to_a_full_disk_says_so() -> None:
         done = subprocess.run([*PROCTOR, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "proctor: error: no space left on the device; free some and run the same command again\n"
+
+
+INTERRUPTED = """
+import importlib.abc, os, signal, sys
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+wanted = sys.argv.pop(1)
+sys.modules.pop(wanted, None)
+sys.meta_path.insert(0, Interrupt())
+from proctor.cli.entry import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["proctor.cli.main", "click", "logging", "proctor.cli.messages", "proctor.cli.score"]
+)
+def test_interrupted_while_it_is_being_imported_it_shows_no_traceback(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, "score", "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "proctor: error: interrupted"
+
+
+def test_ctrl_c_is_pythons_own_again_when_all_is_imported() -> None:
+    code = (
+        "import signal, sys\nfrom proctor.cli import entry, main\n"
+        "main.main = lambda: print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)\nentry.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

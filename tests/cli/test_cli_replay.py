@@ -120,7 +120,7 @@ def test_what_differs_is_named(made: Path, what: str, how: Callable[[dict[str, A
 def test_a_line_that_was_changed(scored: Path) -> None:
     rows = lines(scored / "r.jsonl")
     rows[1]["reward"] = 1.0
-    rows[1]["cases"][1]["verdict"] = "\x1b[2J"
+    rows[1]["cases"][1]["verdict"] = "time_limit"
     (scored / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = run("replay", "r.jsonl", "--index", "0", "--index", "1", "--json")
     assert done.returncode == 1
@@ -129,8 +129,14 @@ def test_a_line_that_was_changed(scored: Path) -> None:
     assert [row["what"] for row in told["completions"][1]["differences"]] == ["case 1", "reward"]
     shown = run("replay", "r.jsonl", "--index", "1")
     assert shown.returncode == 1
-    assert "  case 1: \\x1b[2J before, wrong_answer now" in shown.stdout
+    assert "  case 1: time_limit before, wrong_answer now" in shown.stdout
     assert "1 of 1 differ" in shown.stderr
+    rows[1]["cases"][1]["verdict"] = "\x1b[2J"  # no word that score writes
+    (scored / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused = run("replay", "r.jsonl", "--index", "1")
+    assert refused.returncode == 2
+    assert "r.jsonl:2: field 'cases'" in refused.stderr
+    assert "\x1b" not in refused.stderr
 
 
 def test_a_program_that_gives_something_else_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.cli.records import record
 from proctor.cli.results import load_results
 from proctor.core.errors import InputError
 
@@ -54,13 +55,59 @@ def test_inputs_that_changed_are_refused(scored: Path) -> None:
         load_results(f"{scored}/out.jsonl").work()
 
 
-def test_a_journal_alone_is_read(scored: Path) -> None:
+def test_a_journal_alone_is_read(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, journal = scored / "out.jsonl", scored / "out.jsonl.journal"
     first, second = out.read_text().splitlines()
     header = json.loads(journal.read_text())
     out.unlink()
-    journal.write_text(f"{json.dumps(header)}\n1\t{second}\n0\t{first}\n")
+    whole = record(1, second.encode()) + record(0, first.encode())
+    journal.write_bytes(f"{json.dumps(header)}\n".encode() + whole)
     assert [line["index"] for line in load_results(str(out)).lines] == [0, 1]
+    capsys.readouterr()
+    journal.write_bytes(f"{json.dumps(header)}\n".encode() + whole.replace(b'"accepted"', b'"wrong_answer"', 1))
+    assert [line["index"] for line in load_results(str(out)).lines] == [0]
+    assert "1 of 2 lines of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("verdict", "acccepted"), ("verdict", None), ("verdict", ["accepted"]), ("index", -1), ("index", True), ("index", "0"),
+        ("reward", "1.0"), ("reward", True), ("problem_id", 3), ("cases", {}), ("cases", [{"verdict": "fine"}]), ("cases", ["x"]),
+    ],
+)  # fmt: skip
+def test_what_score_cannot_have_written_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    row = {"problem_id": "p", "index": 0, "reward": 1.0, "verdict": "accepted", "cases": [{"verdict": "accepted"}]}
+    path = tmp_path / "g.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {key: value}) + "\n")
+    with pytest.raises(InputError, match=rf"g\.jsonl:2: field '{key}': .* is none that proctor score writes"):
+        load_results(str(path))
+
+
+def test_a_file_that_cannot_be_read_is_bad_input(scored: Path) -> None:
+    from click.testing import CliRunner
+
+    from proctor.cli.main import cli
+
+    no_memory = Path("/proc/self/mem")  # it can be opened, and not be read, also by root
+    for verb in (["audit"], ["report"], ["replay", "--all"]):
+        for name, said in (
+            (str(scored), "is a directory"),
+            ("/dev/null", "not a regular file"),
+            (str(no_memory), "/proc"),
+        ):
+            if Path(name).exists():
+                done = CliRunner().invoke(cli, [*verb, name])
+                assert done.exit_code == 2, (verb, name, done.output)
+                assert said in done.output
+
+
+def test_results_without_their_journal_say_what_is_missing(scored: Path) -> None:
+    (scored / "out.jsonl.journal").rename(scored / "elsewhere")
+    with pytest.raises(
+        InputError, match=r"out\.jsonl\.journal, which is not beside it; put it there, or give --problems"
+    ):
+        load_results(f"{scored}/out.jsonl").work()
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", ":1"), ('{"problem_id": "x"}\n', "index")])

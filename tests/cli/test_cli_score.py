@@ -156,6 +156,41 @@ def test_other_options_or_inputs_are_refused(box: Path) -> None:
     assert len(_rows("out.jsonl")) == COUNT + 1
 
 
+def test_a_journal_that_was_edited_earns_nothing(box: Path) -> None:
+    assert _score(out="whole.jsonl").returncode == 0
+    process = subprocess.Popen(_command(), env=os.environ | {"FAKE_DELAY": "0.1"}, stdout=-3, stderr=-3)
+    journal = Path("out.jsonl.journal")
+    _until(lambda: journal.exists() and len(journal.read_bytes().splitlines()) > 5)
+    process.kill()
+    process.wait()
+    text = journal.read_text()
+    assert text.count('"wrong_answer"') > 2
+    journal.write_text(text.replace('"wrong_answer"', '"acccepted"').replace('"reward": 0.0', '"reward": 1.0'))
+    done = _score()
+    assert done.returncode == 0, done.stderr
+    assert "of out.jsonl.journal damaged or changed: what is there is scored again" in done.stderr
+    assert _rows("out.jsonl") == _rows("whole.jsonl")
+
+
+def test_an_output_beside_an_input_is_refused(box: Path) -> None:
+    Path("c.jsonl").rename("x.jsonl.journal")
+    before = Path("x.jsonl.journal").read_bytes()
+    command = [
+        *FAKES,
+        "score",
+        "--problems",
+        "p.jsonl",
+        "--completions",
+        "x.jsonl.journal",
+        "--out",
+        "x.jsonl",
+        "--restart",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, "x.jsonl.journal is an input too" in done.stderr) == (2, True)
+    assert Path("x.jsonl.journal").read_bytes() == before
+
+
 def test_other_workers_and_names_are_the_same_work(box: Path) -> None:
     _score()
     Path("c.jsonl").rename("d.jsonl")
@@ -181,17 +216,24 @@ def test_a_policy_of_ones_own_and_its_edit(box: Path) -> None:
     [
         ({"p.jsonl": None}, (), "p.jsonl: no such file or directory"),
         ({"c.jsonl": "/"}, (), "c.jsonl: is a directory; give a file"),
-        ({"c.jsonl": '{"problem_id": "a", "completion": ""}\n' * 6 + '{"problem_id"\n'}, (), "c.jsonl:7: not JSON"),
+        ({"c.jsonl": '{"problem_id": "a", "completion": ""}\n' * 6 + '{"problem_id"\n'}, (), "c.jsonl:7: not JSON: Expecting ':' delimiter (column 14)"),
+        ({"p.jsonl": '{"id":\n'}, (), "p.jsonl:1: not JSON: Expecting value (column 7)"),
+        ({"p.jsonl": '\n[\n{"id": 1},\n{"id" 2}]\n'}, (), "p.jsonl:4: not JSON: Expecting ':' delimiter (column 7)"),
+        ({"p.jsonl": '{"a": 1}\n'}, (), "p.jsonl:1: field '--format': cannot be told from the keys (a)"),
         ({"c.jsonl": '{"problem_id": "a"}\n'}, (), "c.jsonl:1: field 'completion': missing"),
+        ({"c.jsonl": '{"problem_id": "a", "completion": null}\n'}, (), "c.jsonl:1: field 'completion': null: there is no"),
+        ({"c.jsonl": '{"problem_id": "a", "completion": "", "language": "rust"}\n',
+          "p.jsonl": '{"id": "a", "mode": "function", "entry_point": "f", "cases": [{"expected": 1}]}\n'}, (),
+         "c.jsonl:1: field 'language': problem 'a': "),
         ({"c.jsonl": '{"completion": ""}\n'}, (), "c.jsonl:1: field 'problem_id': missing"),
         ({"c.jsonl": '{"problem_id": "z", "completion": ""}\n'}, (), "no problem with id 'z'"),
         ({"c.jsonl": ""}, (), "c.jsonl: the file is empty"),
         ({"p.jsonl": '{"id": "a", "mode": "stdio", "cases": [{"stdin": ""}]}\n'}, (), "p.jsonl:1: field 'cases[0].expected': missing"),
         ({}, ("--problems", "p.jsonl"), "'a' is there already, in p.jsonl:1"),
-        ({}, ("--reward", "nope"), "'nope' is not share"),
-        ({}, ("--checker", "nope"), "'nope' is not one of exact"),
-        ({}, ("--extract", "nope"), "'nope' is not one of last-valid-block"),
-        ({}, ("--format", "nope"), "'nope' is not one of auto"),
+        ({}, ("--reward", "nope"), "field '--reward': 'nope' is not share"),
+        ({}, ("--checker", "nope"), "field '--checker': 'nope' is not one of exact"),
+        ({}, ("--extract", "nope"), "field '--extract': 'nope' is not one of last-valid-block"),
+        ({}, ("--format", "nope"), "field '--format': 'nope' is not one of auto"),
         ({}, ("--workers", "many"), "Invalid value for '--workers'"),
         ({}, ("--out", ""), "--out is empty"),
         ({}, ("--out", "."), "is a directory"),
@@ -227,6 +269,19 @@ def test_no_permission(box: Path) -> None:
     box.chmod(0o755)
     assert done.returncode == 2
     assert "permission denied" in done.stderr
+
+
+def test_a_slip_of_a_key_is_said_once(box: Path) -> None:
+    rows = [
+        json.loads(line) | {"Text": "print(6)", "logprobs": []} for line in Path("c.jsonl").read_text().splitlines()
+    ]
+    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = _score()
+    assert done.returncode == 0
+    assert (
+        done.stderr.splitlines()[0] == "proctor: warning: c.jsonl:1: the key 'Text' is not read; did you mean 'text'?"
+    )
+    assert done.stderr.count("did you mean") == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from proctor.cli.units import mebibytes, mib, seconds, show_size, show_time, size
+from proctor.cli.units import counted, mebibytes, mib, seconds, show_size, show_time, size
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_shown() -> None:
         "3 GiB",
     ]
     assert [show_time(n) for n in (3.4, 65, 3700)] == ["3.4 s", "1 min 05 s", "1 h 01 min"]
+
+
+def test_counted() -> None:
+    assert [counted(n, "case") for n in (0, 1, 2)] == ["0 cases", "1 case", "2 cases"]
+    assert [counted(n, "verdict is", "verdicts are") for n in (1, 3)] == ["1 verdict is", "3 verdicts are"]

@@ -50,7 +50,21 @@ def writer(path: Path, start: int, count: int, size: int = 10, says: bool = Fals
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "deep" / "er" / "grades.sqlite"
+    folder = tmp_path / "deep" / "er"
+    folder.mkdir(parents=True)
+    return folder / "grades.sqlite"
+
+
+def test_the_users_own_folder_is_made_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
+    with Cache() as own:
+        own.put(key(1), b"one")
+    assert own.trouble is None
+    assert (tmp_path / "a" / "b" / "proctor").stat().st_mode & 0o077 == 0
+    with Cache(tmp_path / "c" / "d.sqlite") as named:
+        named.put(key(1), b"one")
+    assert named.trouble == f"there is no folder {tmp_path / 'c'}"
+    assert not (tmp_path / "c").exists()
 
 
 def test_what_was_put_comes_back_later(path: Path) -> None:
@@ -65,7 +79,6 @@ def test_what_was_put_comes_back_later(path: Path) -> None:
         assert cache.recall("level") == "jail"
         assert cache.recall("other") is None
     assert path.stat().st_mode & 0o077 == 0
-    assert path.parent.stat().st_mode & 0o077 == 0
 
 
 def test_it_lies_where_caches_of_a_user_lie(monkeypatch: pytest.MonkeyPatch) -> None:

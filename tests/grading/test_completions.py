@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.core.errors import InputError
-from proctor.grading.completions import completion_text, completions_from_rows, load_completions, pair
+from proctor.grading.api import grade
+from proctor.grading.completions import _read, completion_text, completions_from_rows, load_completions, pair
 from proctor.grading.formats import load_problems, problems_from_rows
+from proctor.grading.grade import Grader
+from proctor.grading.pairing import pair_up
+from proctor.grading.problem import Problem, TestCase
 
 PROBLEMS = problems_from_rows([{"id": f"p{n}", "mode": "stdio", "cases": [{"expected": ""}]} for n in range(2)])
 
@@ -59,6 +63,20 @@ def test_evalplus_rows_may_hold_both_the_part_and_the_whole() -> None:
         ({"problem_id": "p"}, "completion", "missing"),
         ({"problem_id": "p", "completion": 1}, "completion", "chat list"),
         ({"problem_id": "p", "completion": []}, "completion", "messages"),
+        ({"problem_id": "p", "completion": None}, "completion", "null: there is no completion to judge"),
+        ({"problem_id": "p", "response": None}, "response", "null: there is no completion to judge"),
+        ({"problem_id": "p", "completions": None}, "completions", "null: there is no completion to judge"),
+        ({"problem_id": "p", "completions": ["x", None]}, "completions[1]", "null: there is no completion to judge"),
+        (
+            {"problem_id": "p", "completion": [{"role": "user", "content": "?"}]},
+            "completion",
+            "no message of the assistant",
+        ),
+        ({"problemid": "p", "completion": "x"}, "problem_id", "there is 'problemid': did you mean 'problem_id'?"),
+        ({"Problem_ID": "p", "completion": "x"}, "problem_id", "there is 'Problem_ID': did you mean 'problem_id'?"),
+        ({"problem_id": "p", "complation": "x"}, "completion", "there is 'complation': did you mean 'completion'?"),
+        ({"problem_id": "p", "completion": "x", "Language": "cpp"}, "Language", "did you mean 'language'"),
+        ({"problem_id": "p", "completion": "x", "extra_file": {}}, "extra_file", "did you mean 'extra_files'"),
         ({"problem_id": "p", "completions": "x"}, "completions", "a list"),
         ({"problem_id": "p", "completions": ["x", 1]}, "completions[1]", "chat list"),
         ({"problem_id": "p", "completion": "x", "response": "y"}, "response", "ambiguous"),
@@ -125,6 +143,34 @@ def test_handed_completions_load_and_find_their_problems(shared_dir: Path) -> No
     }  # fmt: skip
 
 
-def test_a_sampler_that_gave_nothing_gave_no_code() -> None:
-    rows = [{"problem_id": "p", "completion": None}, {"problem_id": "p", "completions": [None, "x"]}]
-    assert [completion.text for completion in completions_from_rows(rows)] == ["", "", "x"]
+def test_a_slip_of_a_key_that_is_not_needed_is_said_once_and_other_keys_are_metadata() -> None:
+    rows = [
+        {"problem_id": "p", "completion": "x", "prompts": [], "logprobs": 1, "notes": "", "tasks": 2, "Completion": "y"}
+    ] * 3
+    said: list[str] = []
+    found = _read(((f"c.jsonl:{n}", row) for n, row in enumerate(rows, 1)), said.append)
+    assert said == ["c.jsonl:1: the key 'Completion' is not read; did you mean 'completion'?"]
+    assert [one.text for one in found] == ["x"] * 3
+    assert found[0].metadata == {"prompts": [], "logprobs": 1, "notes": "", "tasks": 2, "Completion": "y"}
+
+
+def test_what_is_no_completion_is_refused_in_python_too() -> None:
+    (problem,) = problems_from_rows([{"id": "p", "cases": [{"expected": ""}]}])
+    for nothing in (None, {"completion": None}, [], [{"role": "user", "content": "?"}], {"completion": []}):
+        with pytest.raises(InputError, match=r"^completions\[1\]: .*no completion to judge"):
+            pair_up(["x", nothing], problem)
+    assert [item.text for item in pair_up(["", [{"role": "assistant", "content": None}]], problem)] == ["", ""]
+    with pytest.raises(InputError, match=r"^completions\[0\]: field 'langauge': unknown key; did you mean 'language'"):
+        pair_up([{"completion": "x", "langauge": "cpp"}], problem)
+
+
+def test_a_language_that_only_the_completion_names_is_the_completions_fault() -> None:
+    (problem,) = problems_from_rows([{"id": "r", "mode": "function", "entry_point": "f", "cases": [{"expected": 1}]}])
+    with pytest.raises(InputError, match=r"^c\.jsonl:4: field 'language': problem 'r': .*rust"):
+        Grader().plan_for(problem, "rust", "c.jsonl:4")
+    with pytest.raises(InputError, match=r"^completions\[1\]: field 'language': problem 'r': functions in cpp"):
+        grade(["x", {"completion": "x", "language": "cpp"}, {"completion": "y", "language": "cpp"}], problem)
+    own = Problem(id="q", mode="function", language="cpp", entry_point="f", cases=(TestCase(),), source="p.jsonl:7")
+    for language in ("cpp", "bash"):  # the problem itself is to blame
+        with pytest.raises(InputError, match=r"^p\.jsonl:7: problem 'q': "):
+            Grader().plan_for(own, language, "c.jsonl:4")

@@ -47,6 +47,26 @@ def one(engine: SyncEngine, source: str, problem: Problem, **options: Any) -> Gr
     return found
 
 
+FENCE = "```"
+
+
+@pytest.mark.parametrize(
+    ("program", "example", "problem"),
+    [
+        ("def solve(x):\n    return x + 1\n", "print(solve(1))\n", function(TestCase(args=(1,), expected=2))),
+        (ADD, "assert True\n", SUM),
+        (
+            "def f(x):\n    return x + 1\n",
+            "print(f(1))\n",
+            Problem(id="t", mode="unit_tests", test_code="assert f(1) == 2"),
+        ),
+    ],
+)
+def test_an_example_of_use_costs_nothing(engine: SyncEngine, program: str, example: str, problem: Problem) -> None:
+    chat = f"{FENCE}python\n{program}{FENCE}\nExample usage:\n{FENCE}python\n{example}{FENCE}\n"
+    assert proctor.score([chat, f"{FENCE}python\n{example}{FENCE}\n"], problem, engine=engine) == [1.0, 0.0]
+
+
 # ---------------------------------------------------------------- standard input to standard output
 
 HONEST = {

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handed import handed
 from proctor.core.errors import InputError
 from proctor.grading import pysource
+from proctor.grading.asked import NOTHING, asked_of
+from proctor.grading.completions import load_completions
 from proctor.grading.extract import (
     END_TOKENS,
     MAX_BLOCKS,
@@ -23,6 +26,7 @@ from proctor.grading.extract import (
     opens_body,
     strip_chat,
 )
+from proctor.grading.formats import load_problems
 from proctor.grading.problem import Problem, TestCase
 
 F = "```"
@@ -53,6 +57,144 @@ def test_fences_and_nothing_usable_is_no_code() -> None:
     assert extract_code(f"{F}bash\nls\n{F}") is None
     assert extract_code(f"{F}python\n{F}") is None
     assert extract_code(f"{F}python\n  \n{F}", rule="last-block") is None
+
+
+PROGRAM = f"{F}python\ndef f(x):\n    return x + 1\n{F}\n"
+SCRIPT = f"{F}python\nn = int(input())\nprint(n + 1)\n{F}\n"
+HELPED = f"{F}python\ndef solve(n):\n    return n + 1\n\nprint(solve(int(input())))\n{F}\n"
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        "print(f(1))",
+        "assert f(1) == 2",
+        "from solution import f\nprint(f(1))",
+        "result = f(1)\nprint(result)",
+        "def test():\n    assert f(1) == 2\n\ntest()",
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)",
+        "for i in range(3):\n    print(i, i + 1)",
+        "class Other:\n    def f(self): pass",
+        "f",
+    ],
+)
+def test_an_example_of_use_is_not_taken_for_the_function_that_is_asked_for(example: str) -> None:
+    text = f"So:\n{PROGRAM}\nExample usage:\n{F}python\n{example}\n{F}\n"
+    asked = asked_of(problem(), "python")
+    assert extract_code(text, asked=asked) == "def f(x):\n    return x + 1\n"
+    assert extract_code(text + text, asked=asked) == "def f(x):\n    return x + 1\n"
+    assert extract_code(f"{F}\n{example}\n{F}", asked=asked) == f"{example}\n"  # nothing better is there
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        ("class Stack:\n    def push(self, x): pass\n", "Stack"),
+        ("class Stack:\n    def push(self, x): pass\n", "Stack.push"),
+        ("async def go():\n    pass\n", "go"),
+        ("if True:\n    go = len\n", "go"),
+        ("go: object = len\n", "go"),
+    ],
+)
+def test_what_defines_a_name(own: str, name: str) -> None:
+    use = f"{F}python\nx = {name.partition('.')[0]}()\nprint(x)\n{F}\n"
+    asked = asked_of(problem(entry_point=name), "python")
+    assert extract_code(f"{F}python\n{own}{F}\n{use}", asked=asked) == own
+
+
+def test_of_blocks_that_define_what_is_asked_for_the_last_counts() -> None:
+    asked = asked_of(problem(), "python")
+    better = f"{F}python\ndef f(x):\n    return x + 2\n{F}\n"
+    assert extract_code(PROGRAM + better, asked=asked) == "def f(x):\n    return x + 2\n"
+    method = f"{F}\nclass Solution:\n    def f(self): pass\n{F}\n"
+    by_class = asked_of(problem(solution_class="Solution"), "python")
+    assert extract_code(method + "\n" + f"{F}\nprint(Solution().f())\n{F}", asked=by_class) == (
+        "class Solution:\n    def f(self): pass\n"
+    )
+    assert extract_code(PROGRAM + method, asked=by_class) == "class Solution:\n    def f(self): pass\n"
+    assert extract_code(PROGRAM + method, asked=asked) == "def f(x):\n    return x + 1\n"
+    body = f"{F}python\n    return x / 2\n{F}\nSo\n{F}python\nprint(f(4))\n{F}\n"
+    assert extract_code(body, prompt=PROMPT, asked=asked) == "    return x / 2\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "names"),
+    [
+        ("from solution import Stack, pop\ndef test_a(): assert Stack().x == pop(1)\n", ["Stack", "pop"]),
+        ("import solution as s\ndef test_a():\n    assert s.go() == 1\n", ["go"]),
+        ("import math\ndef test_a():\n    n = 1\n    assert area(n) == math.pi\n", ["area"]),
+        ("assert [g(i) for i in range(3)] == given\n", ["g"]),
+    ],
+)
+def test_the_names_that_tests_ask_for(tests: str, names: list[str]) -> None:
+    tested = Problem(id="p", mode="unit_tests", test_code=tests, preamble="given = [1, 2, 3]\n")
+    assert list(asked_of(tested, "python").names) == [((name,),) for name in names]
+    own = "".join(f"{name} = len\n" for name in names)
+    text = f"{F}python\n{own}{F}\nUsage:\n{F}python\nprint({names[0]}(2))\n{F}\n"
+    assert extract_code(text, asked=asked_of(tested, "python")) == own
+
+
+@pytest.mark.parametrize("program", [SCRIPT, HELPED])
+@pytest.mark.parametrize(
+    "example",
+    [
+        "assert True",
+        "assert 1 + 1 == 2\nimport sys",
+        "def test():\n    assert 3 == 3\ntest()",
+        "def add(a, b):\n    return a + b",
+        "sample = '3'\nassert int(sample) == 3",
+        "7",
+    ],
+)
+def test_a_block_that_prints_nothing_is_no_program_that_is_run_for_what_it_prints(program: str, example: str) -> None:
+    asked = asked_of(printing(), "python")
+    own = program.removeprefix(f"{F}python\n").removesuffix(f"{F}\n")
+    assert extract_code(f"{program}Check:\n{F}python\n{example}\n{F}\n", asked=asked) == own
+
+
+def test_a_block_that_leans_on_an_earlier_one_is_an_example_of_its_use() -> None:
+    asked, own = asked_of(printing(), "python"), HELPED.removeprefix(f"{F}python\n").removesuffix(f"{F}\n")
+    for example in (
+        "print(solve(3))",
+        "for i in range(3):\n    print(i, solve(i))",
+        "import io, sys\nsys.stdin = io.StringIO('3')\nprint(solve(1))",
+    ):
+        shown = f"{F}python\n{example}\n{F}\n"
+        assert extract_code(HELPED + shown, asked=asked) == own
+        assert extract_code(HELPED + shown + shown, asked=asked) == own
+        assert extract_code(HELPED + shown) == own  # also where nothing is known of the problem
+    later = "n = int(input())\nprint(solve(n))\n"  # it reads: a program, though a broken one
+    assert extract_code(f"{HELPED}{F}python\n{later}{F}\n", asked=asked) == later
+    forgot = "print(math.sqrt(2))\n"  # what an earlier block only imports makes no example of a broken program
+    assert extract_code(f"{F}\nimport math\nprint(math.pi)\n{F}\n{F}\n{forgot}{F}\n", asked=asked) == forgot
+    for last in ("print(7)\n", "from os import *\nprint(solve)\n"):
+        assert extract_code(f"{HELPED}{F}python\n{last}{F}\n", asked=asked) == last
+
+
+def test_a_program_in_a_compiled_language_has_a_main() -> None:
+    text = f"{F}cpp\nint main() {{}}\n{F}\nThe key:\n{F}cpp\ndp[i] = 1;\n{F}\n"
+    assert extract_code(text, "cpp", asked=asked_of(printing(), "c++")) == "int main() {}\n"
+    assert extract_code(text, "cpp") == "dp[i] = 1;\n"
+    assert extract_code(f"{F}cpp\nint x;\n{F}", "cpp", asked=asked_of(printing(), "cpp")) == "int x;\n"
+
+
+def test_right_programs_of_models_survive_an_example_behind_them() -> None:
+    folder = handed("data/handed")
+    tried = 0
+    for name in ("mbpp", "humaneval", "lcb-atcoder"):
+        problems = {found.id: found for found in load_problems(folder / f"problems_{name}.jsonl")}
+        for row in load_completions(folder / f"completions_{name}.jsonl"):
+            given = problems[row.problem_id]
+            if row.metadata.get("known_verdict") is not True or F in row.text or given.mode == "unit_tests":
+                continue
+            if pysource.parse(row.text) is None:
+                continue
+            own = row.text.rstrip("\n") + "\n"
+            use = f"print({given.entry_point}(1))" if given.entry_point else "assert 1 + 1 == 2"
+            chat = f"Here:\n\n{F}python\n{own}{F}\n\nExample usage:\n\n{F}python\n{use}\n{F}\n\nDone."
+            tried += 1
+            assert extract_code(chat, prompt=given.prompt, asked=asked_of(given, "python")) == own, row.source
+    assert tried > 1000
 
 
 @pytest.mark.parametrize(
@@ -140,11 +282,19 @@ def test_what_is_parsed_is_bounded_prompts_included(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pysource, "parse", counted)
     prompt = PROMPT + "    # " + "x" * 50_000 + "\n"
     blocks = "".join(f"{F}\nx=({n}\n{F}\n" for n in range(10_000))
-    for before in (prompt, None):
+    for before, asked in ((prompt, NOTHING), (None, NOTHING), (prompt, asked_of(problem(), "python"))):
         read.clear()
-        assert extract_code(blocks, prompt=before) is None
+        assert extract_code(blocks, prompt=before, asked=asked) is None
         assert sum(read) <= MAX_PARSED
         assert len(read) <= 2 * MAX_BLOCKS + 1
+    read.clear()
+    leaning = "".join(f"{F}\nprint(a{n}, f(1))\n{F}\n" for n in range(10_000))
+    assert extract_code(leaning, asked=asked_of(printing(), "python")) == "print(a9999, f(1))\n"
+    assert sum(read) <= MAX_PARSED
+    assert len(read) <= MAX_BLOCKS + 1
+    read.clear()
+    assert extract_code(leaning + PROGRAM, asked=asked_of(problem(), "python")) == "def f(x):\n    return x + 1\n"
+    assert len(read) == 1  # none is read before the last that defines what is asked for
     read.clear()
     whole = f"{F}python\n    return 1\n{F}\n" + f"{F}\nx=(\n{F}\n" * 10  # some broken ones do no harm
     assert extract_code(whole, prompt=prompt) == "    return 1\n"
@@ -166,6 +316,10 @@ def test_any_text_gives_text_or_nothing(text: str, rule: str) -> None:
 def test_a_fenced_block_comes_back_as_it_was(line: str, width: int, mark: str) -> None:
     blocks = fenced_blocks(f"Hi\n{mark * width}c\n{line}\n{mark * width}\nbye")
     assert [b.text for b in blocks] == [line + "\n"]
+
+
+def printing() -> Problem:
+    return Problem(id="p", mode="stdio", cases=(TestCase(expected=b"1\n"),))
 
 
 def problem(**fields: object) -> Problem:

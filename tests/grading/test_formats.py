@@ -54,7 +54,9 @@ def test_an_expected_json_value_is_what_python_prints(value: object, text: bytes
 
 
 def test_literals_win_over_json_and_types_are_exact() -> None:
-    case = one(function({"args": [[1]], "args_py": "[(1,)]", "expected": [1], "expected_py": "(1, inf, nan)"})).cases[0]
+    case = one(
+        function({"args": [[1]], "args_py": "[(1,)]", "expected": [1, "inf", None], "expected_py": "(1, inf, nan)"})
+    ).cases[0]
     assert case.args == ((1,),)
     assert case.expected[:2] == (1, math.inf)
     assert math.isnan(case.expected[2])
@@ -198,6 +200,36 @@ def test_what_does_not_fit_is_named_with_its_place(row: dict[str, Any], field: s
     assert says in message
 
 
+@pytest.mark.parametrize(
+    ("said", "literal", "fits"),
+    [
+        ([1, 2], "(1, 2)", True), ([2, 1], "{1, 2}", True), ({"1": 2}, "{1: 2}", True), ({"a": [1]}, "{'a': (1,)}", True),
+        (-88900900080000008192, "-88900900080000008192", True), (0.1, "0.1", True), (1, "1.0", True), ("inf", "inf", True),
+        (None, "None", True), ([[1], None], "[(1,), None]", True),
+        ([1, 2], "(1, 3)", False), ([1, 2], "(1, 2, 3)", False), (3, "4", False), ("a", "'b'", False), ("1", "1", False),
+        (True, "1", False), (1, "True", False), ({"a": 1}, "{'b': 1}", False), ({"a": 1}, "{'a': 2}", False), ([], "{}", False),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_said_twice_is_said_the_same(said: Any, literal: str, fits: bool) -> None:
+    for name, data, text in (("expected", said, literal), ("args", [said], f"({literal},)")):
+        row = {
+            "id": "p",
+            "mode": "function",
+            "entry_point": "f",
+            "cases": [{"expected": 0} | {name: data, f"{name}_py": text}],
+        }
+        if fits:
+            problems_from_rows([row])
+        else:
+            with pytest.raises(
+                InputError, match=rf"field 'cases\[0\].{name}_py': says something else than {name}; keep one"
+            ):
+                problems_from_rows([row])
+    row = {"id": "p", "cases": [{"stdin": "a", "stdin_b64": "YQ==", "expected": "b", "expected_b64": "YQ=="}]}
+    with pytest.raises(InputError, match=r"cases\[0\].expected_b64': says something else"):
+        problems_from_rows([row])
+
+
 # --- files
 
 
@@ -232,7 +264,7 @@ def test_an_id_may_stand_once(tmp_path: Path) -> None:
         (b'{"id": 1, "id": 2}\n', "stands twice in one object"),
         (b"[" * 100_000, "nested too deep"),
         (b'{"a": ' * 100_000, "nested too deep"),
-        (b'{"a": 1}', "cannot tell the format from the fields (a). Looked for"),
+        (b'{"a": 1}', "cannot be told from the keys (a); looked for"),
         (b"\x1f\x8bnot gzip", "damaged"),
         (gzip.compress(b'{"id": "x"}\n' * 1000)[:30], "damaged"),
     ],

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.engine.job import Case, Job
 from proctor.grading.api import agrade, ascore, grade, pass_at_k, score
-from proctor.grading.completions import load_completions
 from proctor.grading.grade import MAX_SOURCE, Grader
 from proctor.grading.grades import Grade, printable
 from proctor.grading.modes import MAX_DEATHS, MAX_IDLE
@@ -595,31 +593,21 @@ def test_completions_in_every_form(make: Make) -> None:
         [{"role": "user", "content": "print(7)"}],
         [{"role": "system", "content": "print(7)"}, {"role": "user", "content": "print(7)"}],
         {"completion": [{"role": "user", "content": "print(7)"}]},
-        [{"role": "assistant", "content": None}],
         [],
     ],
 )
-def test_a_completion_without_an_answer_is_no_code(make: Make, empty: Any) -> None:
-    import proctor
-
+def test_what_is_no_completion_is_never_a_zero(make: Make, empty: Any) -> None:
     engine = make(each(right))
-    found = grade(["print(1)", empty, "print(2)"], SUM, engine=engine)
+    with pytest.raises(InputError, match=r"^completions\[1\]: .*no completion to judge"):
+        grade(["print(1)", empty, "print(2)"], SUM, engine=engine)
+    assert engine.jobs == []
+
+
+@pytest.mark.parametrize("said", ["", [{"role": "assistant", "content": None}], {"completion": ""}])
+def test_an_answer_that_says_nothing_is_no_code(make: Make, said: Any) -> None:
+    found = grade(["print(1)", said, "print(2)"], SUM, engine=make(each(right)))
     assert [g.verdict for g in found] == [Verdict.ACCEPTED, Verdict.NO_CODE, Verdict.ACCEPTED]
-    assert proctor.score([empty, "print(1)"], SUM, engine=engine) == [0.0, 1.0]
-    assert all(b"print(7)" not in job.program.files["solution.py"] for job in engine.jobs)
-
-
-def test_a_file_s_completion_without_an_answer_is_no_code(make: Make, tmp_path: Path) -> None:
-    rows = [
-        {"problem_id": "sum", "completion": [{"role": "system", "content": "print(7)"}]},
-        {"problem_id": "sum", "completion": [{"role": "user", "content": "print(7)"}]},
-        {"problem_id": "sum", "completions": [None, "print(1)"]},
-    ]
-    path = tmp_path / "completions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    loaded = load_completions(path)
-    assert [c.text for c in loaded] == ["", "", "", "print(1)"]
-    assert score(loaded, [SUM], engine=make(each(right))) == [0.0, 0.0, 0.0, 1.0]
+    assert [g.reward for g in found] == [1.0, 0.0, 1.0]
 
 
 def test_a_source_that_is_far_too_long_costs_only_itself(make: Make) -> None:

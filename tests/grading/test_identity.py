@@ -13,6 +13,7 @@ from proctor.core import runner
 from proctor.core.limits import Limits
 from proctor.engine.job import Job
 from proctor.engine.languages import language
+from proctor.grading import identity
 from proctor.grading.checkers import exact, numbers, tokens
 from proctor.grading.grade import Grader
 from proctor.grading.pairing import Item
@@ -116,6 +117,18 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tests": ({"problem": TESTS}, {"problem": replace(TESTS, test_code="def test_a():\n    assert f() == 2\n")}),
     "tests appended": ({"problem": TESTS}, {"problem": replace(TESTS, appended=False)}),
     "test module": ({"problem": TESTS}, {"problem": replace(TESTS, test_module="t.py")}),
+    "what the prompt defines": (
+        {"problem": replace(TESTS, prompt='def f():\n    """x"""\n')},
+        {"problem": replace(TESTS, prompt='def g():\n    return 1\n\n\ndef f():\n    """x"""\n')},
+    ),
+    "what the prompt calls a class": (
+        {"problem": replace(TESTS, prompt="def F():\n    pass\n")},
+        {"problem": replace(TESTS, prompt="class F:\n    pass\n")},
+    ),
+    "a set and what tells of one": (
+        {"problem": cased(CALLS, expected={1})},
+        {"problem": cased(CALLS, expected=identity._ordered({1}))},
+    ),
     "language": ({}, {"name": COMPILED or "python", "text": "print(1)" if COMPILED else "print(2)"}),
 }
 

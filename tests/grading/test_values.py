@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, OrderedDict, defaultdict, deque
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -92,14 +93,71 @@ def test_kinds_of_dict_and_list_that_python_holds_equal() -> None:
         (Counter("abca"), {"a": 2, "b": 1, "c": 1}),
         (OrderedDict(a=1), {"a": 1}),
         (defaultdict(int, a=1), {"a": 1}),
-        (deque([1, 2]), [1, 2]),
         (iter([1, 2]), [1, 2]),
         ((n for n in (1, 2)), [1, 2]),
         ({1: 2}.keys(), [1]),
-        (range(3), [0, 1, 2]),
     ]:
         assert same_value(wire(got), expected).ok
     assert plain(Counter("ab"), "expected") == {"a": 1, "b": 1}
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+def test_an_object_of_a_class_made_from_data_is_that_data() -> None:
+    """As for Python's own ==, but by its content: what its class makes of equality has no say."""
+
+    class Liar(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = int.__hash__
+
+    class Many(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            return iter([7])
+
+    class Named(dict):  # type: ignore[type-arg]
+        pass
+
+    class Text(str):
+        def __str__(self) -> str:
+            return "lie"
+
+    for got, expected in [
+        (Point(1, 2), (1, 2)), ([Point(1, 2)], [(1, 2)]), ({Point(1, 2): 1}, {(1, 2): 1}), (Colour.RED, 1), (Liar(4), 4),
+        (Many([1]), [1]), (Named(a=1), {"a": 1}), (Text("a"), "a"), (type("F", (float,), {})(0.5), 0.5),
+        (type("S", (set,), {})({1}), {1}), (type("B", (bytes,), {})(b"a"), b"a"),
+    ]:  # fmt: skip
+        assert same_value(wire(got), expected, exact_types=True).ok, got
+        assert plain(got, "expected") == expected
+    for got, expected in [
+        (Point(1, 2), (1, 3)),
+        (Point(1, 2), [1, 2]),
+        (Liar(4), 5),
+        (Many([1]), [7]),
+        (Text("a"), "lie"),
+    ]:
+        assert not same_value(wire(got), expected, exact_types=True).ok, got
+
+
+@pytest.mark.parametrize("got", [deque([0, 1, 2]), range(3)], ids=["deque", "range"])
+def test_what_python_holds_unequal_to_a_list_is_no_list(got: Any) -> None:
+    for exact in (False, True):
+        result = same_value(wire(got), [0, 1, 2], exact_types=exact)
+        assert not result.ok
+        assert type(got).__name__ in result.detail
+        assert not same_value(wire([got]), [[0, 1, 2]], exact_types=exact).ok
+    assert same_truth(wire(got), True).ok
+    with pytest.raises(InputError, match=type(got).__name__):  # nothing that a program gives would be equal to it
+        plain(got, "expected")
+    assert decode_value(encode_value(got)) == [0, 1, 2]  # as an argument
 
 
 def test_a_lying_object_equals_nothing() -> None:

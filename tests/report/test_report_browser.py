@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jinja2", reason="pip install 'proctor[report]'")
+pytest.importorskip("jinja2", reason="pip install jinja2 pygments")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser can be driven")
 
 from report_help import EVIL, hostile, many

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jinja2", reason="pip install 'proctor[report]'")
+pytest.importorskip("jinja2", reason="pip install jinja2 pygments")
 
 from click.testing import CliRunner
 from report_help import EVIL, GAMING, SUM, case, hostile, many, sample
@@ -212,9 +213,65 @@ def test_report_refuses_in_words(scored: Path) -> None:
     assert "index" in run(2, "report", f"{scored}/g.jsonl").output
 
 
+def test_report_replaces_no_file_but_a_report(scored: Path) -> None:
+    before = {path.name: path.read_bytes() for path in scored.iterdir()}
+    for name in ("p.jsonl", "c.jsonl", "g.jsonl", "g.jsonl.journal"):  # none of them is on the command line but g.jsonl
+        assert "is an input too" in run(2, "report", f"{scored}/g.jsonl", "--out", f"{scored}/{name}").output
+    (scored / "link").symlink_to("p.jsonl")
+    assert "is an input too" in run(2, "report", f"{scored}/g.jsonl", "--out", f"{scored}/link").output
+    (scored / "link").unlink()
+    assert {path.name: path.read_bytes() for path in scored.iterdir()} == before
+    thesis = scored / "g.html"  # where the page goes when --out is left out
+    thesis.write_text("<!doctype html><title>My thesis</title>")
+    for args in ((), ("--out", f"{scored}/g.html")):
+        assert "g.html exists and is no report" in run(2, "report", f"{scored}/g.jsonl", *args).output
+    assert thesis.read_text().endswith("My thesis</title>")
+    thesis.write_text("")
+    run(0, "report", f"{scored}/g.jsonl")
+    page = thesis.read_text()
+    run(0, "report", f"{scored}/g.jsonl")
+    assert thesis.read_text() == page
+    assert "is a directory" in run(2, "report", f"{scored}/g.jsonl", "--out", f"{scored}").output
+
+
+def test_the_figures_as_json(scored: Path) -> None:
+    told = json.loads(run(0, "report", f"{scored}/g.jsonl", "--json").stdout)
+    assert not list(scored.glob("*.html"))
+    assert (told["samples"], told["scored"], told["accepted"], told["cases"]) == (4, 4, 1, 12)
+    assert told["verdicts"] == {"accepted": 1, "wrong_answer": 2, "runtime_error": 1}
+    assert told["mean_reward"] == pytest.approx((1 + 1 / 3) / 4)
+    assert told["pass_at"]["1"] == 0.25
+    assert told["flagged"] == [1]
+    assert sorted(told["slowest"]) == [0, 1, 2, 3]
+    assert [(one["name"], one["count"], one["pass_rate"]) for one in told["problems"]] == [("sum", 4, 0.25)]
+    assert [one["name"] for one in told["models"]] == ["m"]
+    assert told["signals"]["input_unread"] == 3
+    assert "leave --out out" in run(2, "report", f"{scored}/g.jsonl", "--json", "--out", "x.html").output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_device_is_named(scored: Path) -> None:
+    said = run(1, "report", f"{scored}/g.jsonl", "--out", "/dev/full").output
+    assert "error: /dev/full: no space left on the device" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_full_disk_is_named_and_nothing_is_left(scored: Path) -> None:
+    disk = scored / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        said = run(1, "report", f"{scored}/g.jsonl", "--out", f"{disk}/x.html").output
+        assert f"error: {disk}/x.html: no space left on the device" in said
+        assert not list(disk.iterdir())
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def test_audit_on_the_command_line(scored: Path) -> None:
     shown = run(0, "audit", f"{scored}/g.jsonl").stdout
-    assert "1 of 4 samples are worth a look" in shown
+    assert "1 of 4 samples worth a look" in shown
     assert "input_unread" in shown
     told = json.loads(run(0, "audit", f"{scored}/g.jsonl", "--json").stdout)
     assert (told["samples"], told["rewarded"], told["flagged"]) == (4, 2, 1)
@@ -229,4 +286,14 @@ def test_without_its_libraries_it_says_what_to_install(scored: Path) -> None:
         [sys.executable, "-c", source, "report", f"{scored}/g.jsonl"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == "proctor: error: jinja2 is not installed, which reports need: pip install 'proctor[report]'\n"
+    assert done.stderr == (
+        "proctor: error: jinja2 is not installed, which reports need: pip install jinja2 pygments (the extra `report`); "
+        "--json needs neither\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, "report", f"{scored}/g.jsonl", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["samples"] == 4

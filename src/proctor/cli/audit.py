@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from proctor.cli.render import cell, console, reward_text, to_json
+from proctor.cli.units import counted
 
 if TYPE_CHECKING:
     from proctor.grading.audit import Audit
@@ -73,4 +74,6 @@ def _print(listed: Sequence[Audit], total: int, flagged: int) -> None:
             if finding.excerpt:
                 shown.print(cell(f"          {finding.excerpt}", style="dim"), soft_wrap=True)
     share = f"{100 * flagged / total:.1f} %" if total else "none"
-    shown.print(cell(f"{flagged} of {total} samples are worth a look ({share}); {len(listed)} listed"), soft_wrap=True)
+    shown.print(
+        cell(f"{flagged} of {counted(total, 'sample')} worth a look ({share}); {len(listed)} listed"), soft_wrap=True
+    )

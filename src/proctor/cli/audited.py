@@ -10,6 +10,7 @@ from proctor.cli.messages import is_terminal
 from proctor.cli.render import console
 from proctor.cli.results import load_results
 from proctor.core.errors import InputError
+from proctor.grading.asked import asked_of
 from proctor.grading.audit import Sample, audit_row
 from proctor.grading.extract import extract_code
 
@@ -46,6 +47,8 @@ def load_audited(name: str, problems: Sequence[str], completions: Sequence[str])
         completion = work.completions[index]
         problem = work.problems[completion.problem_id]
         language = completion.language or problem.language
-        code = extract_code(completion.text, language, work.options.extract, prompt=problem.prompt)
+        code = extract_code(
+            completion.text, language, work.options.extract, prompt=problem.prompt, asked=asked_of(problem, language)
+        )
         samples.append(Sample(row, problem, completion, code, audit_row(row, code, problem, language)))
     return Audited(samples, results.about or {})

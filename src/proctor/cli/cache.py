@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from proctor.cli.messages import say
 from proctor.cli.render import cell, console, to_json
-from proctor.cli.units import show_size, size
+from proctor.cli.units import counted, show_size, size
 from proctor.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +34,21 @@ def open_cache(path: str | None, size: int) -> Cache:
         raise InputError(f"{size} bytes are too few; give {show_size(LEAST_BYTES)} or more", field="--cache-size")
     if path == "":
         raise InputError("it is empty; give a file, or leave it out for the user's own", field="--cache")
+    check_folder(path)
     return Cache(path, limit=size)
+
+
+def check_folder(path: str | None) -> None:
+    """InputError where the folder of a cache that was named is not there: none is made for a slip of a name."""
+    folder = Path(path).parent if path is not None else Path()
+    try:
+        there = stat.S_ISDIR(folder.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        there = False
+    except (OSError, ValueError):
+        there = True  # what is wrong the cache says, when it is used
+    if not there:
+        raise InputError(f"{folder} is no folder", field="--cache")
 
 
 @click.group(invoke_without_command=True)
@@ -61,7 +77,10 @@ def cache(ctx: click.Context, path: str | None, cache_size: int, as_json: bool) 
         click.echo(to_json({**told, "hits": found.hits, "trouble": found.trouble}, indent=2))
     else:
         used = f"{found.bytes / (1 << 20):.1f} MiB of {show_size(found.limit)}"
-        console().print(cell(f"{found.path}: {found.entries} programs, {used}, {found.hits} hits"), soft_wrap=True)
+        console().print(
+            cell(f"{found.path}: {counted(found.entries, 'program')}, {used}, {counted(found.hits, 'hit')}"),
+            soft_wrap=True,
+        )
     if found.trouble is not None:
         say(f"error: {found.path} cannot be used: {found.trouble}")
         ctx.exit(EXIT_TROUBLE)
@@ -77,6 +96,7 @@ def clear(ctx: click.Context, path: str | None) -> None:
     """
     from proctor.grading.cache import Cache
 
+    check_folder(path or ctx.obj)
     with Cache(path or ctx.obj) as kept:
         count = kept.clear()
-    console().print(cell(f"{kept.path}: {count} programs forgotten"), soft_wrap=True)
+    console().print(cell(f"{kept.path}: {counted(count, 'program')} forgotten"), soft_wrap=True)

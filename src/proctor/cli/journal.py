@@ -3,11 +3,13 @@
 ``OUT.journal`` is text, one record a line:
 
 - the first line is a JSON header: what is being scored, as digests and options;
-- every other line is ``N<TAB>LINE``: completion number N is done, and LINE is
-  its line of the output. The order is that of finishing.
+- every other line is ``N<TAB>CHECK<TAB>LINE``: completion number N is done,
+  LINE is its line of the output, and CHECK the first 16 hex digits of SHA-256
+  over ``N<TAB>LINE``. The order is that of finishing.
 
-A line counts once its newline is there, so a process killed at any moment
-loses at most the line that it was writing. When all are done the output is
+A line counts once its newline is there and CHECK fits, so a process killed at
+any moment loses at most the line that it was writing, and one that was damaged
+or changed is not taken over: its completion is scored again. When all are done the output is
 written to ``OUT.tmp`` in input order and renamed over ``OUT``; the journal
 then shrinks to its header with ``"done": true`` and the output's digest, by
 which the same command, run again, knows that nothing is left to do.
@@ -26,10 +28,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from proctor.cli.records import read_record, record
 from proctor.cli.render import to_json
 from proctor.core.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 _LOCK_WAIT_S = 3.0
 _SYNC_EVERY_S = 2.0
 
@@ -56,6 +59,7 @@ class Journal:
         self._places: dict[int, tuple[int, int]] = {}  # number -> offset and length of its line
         self._synced = time.monotonic()
         self.finished = False
+        self.damaged = 0  # lines that were passed over
         self._fd = self._open_fd()
         try:
             self._lock()
@@ -144,16 +148,19 @@ class Journal:
         self.sync()
 
     def _read_places(self) -> None:
-        """Find the whole lines; cut off a broken last one."""
+        """Find the whole lines; cut off a broken last one, and pass over what is not as it was written."""
         offset, self._end = 0, 0
         with open(os.dup(self._fd), "rb") as file:
             file.seek(0)
             for line in file:
-                number, tab, text = line.partition(b"\t")
                 if offset:
-                    if not line.endswith(b"\n") or not tab or not number.isdigit() or not _is_json(text):
+                    if not line.endswith(b"\n"):
                         break
-                    self._places[int(number)] = (offset + len(number) + 1, len(text) - 1)
+                    read = read_record(line)
+                    if read is None or read.number >= self.total:
+                        self.damaged += 1
+                    else:
+                        self._places[read.number] = (offset + len(line) - 1 - len(read.text), len(read.text))
                 offset += len(line)
                 self._end = offset
         os.ftruncate(self._fd, self._end)
@@ -189,7 +196,7 @@ class Journal:
         with fresh.open("wb") as file:
             file.write((to_json({"journal": FORMAT, **self._about}) + "\n").encode())
             for number, line in kept:
-                file.write(b"%d\t%s\n" % (number, line))
+                file.write(record(number, line))
             file.flush()
             os.fsync(file.fileno())
         self._swap(fresh)
@@ -221,10 +228,9 @@ class Journal:
         Raises:
             OSError: it could not be written; what was there before still is.
         """
-        text, prefix = line.encode(), b"%d\t" % number
-        offset = self._end + len(prefix)
-        self._write(prefix + text + b"\n")
-        self._places[number] = (offset, len(text))
+        text = line.encode()
+        self._write(record(number, text))
+        self._places[number] = (self._end - len(text) - 1, len(text))
         if time.monotonic() - self._synced > _SYNC_EVERY_S:
             self.sync()
 
@@ -308,13 +314,6 @@ class Journal:
             self._fd = -1
 
 
-def _is_json(text: bytes) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
-
-
 def _told(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     old, new = before.get(key), now.get(key)
     if isinstance(old, str | int | bool | None) and isinstance(new, str | int | bool | None) and len(str(old)) < 64:
@@ -336,7 +335,7 @@ class Plain:
         name: what errors call it.
     """
 
-    finished = False
+    finished, damaged = False, 0
 
     def __init__(self, stream: io.RawIOBase | Any, name: str, total: int) -> None:
         self._stream, self._name, self.total = stream, name, total

@@ -139,9 +139,11 @@ def cli(ctx: click.Context, traceback: bool) -> None:
 
 
 def main() -> None:
-    """Console script ``proctor``."""
+    """All of the command line; the console script is ``proctor.cli.entry``."""
     try:
         cli.main(prog_name="proctor")
+    except KeyboardInterrupt:  # before or behind what the command itself catches
+        fail("interrupted", EXIT_INTERRUPTED)
     finally:
         _close_engines()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from proctor.cli.messages import say
 from proctor.cli.render import cell, console, reward_text, verdict_cell
-from proctor.cli.units import show_time
+from proctor.cli.units import counted, show_time
 from proctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Tally:
     Attributes:
         verdicts: verdict -> completions.
         causes: why there is no score -> completions.
+        failing: the same -> the problems that it was on -> the first such completion's number.
         fresh: completions and cases that this very run scored, not an earlier one.
         cached: of these completions, those that did not have to run.
         varying: completions whose program gave something else when it ran again; repeated: all that ran again.
@@ -39,6 +40,7 @@ class Tally:
     total: int
     verdicts: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
+    failing: dict[str, dict[str, int]] = field(default_factory=dict)
     rewards: int = 0
     reward_sum: float = 0.0
     claims: Counter[str] = field(default_factory=Counter)
@@ -66,7 +68,9 @@ class Tally:
         """Count one line of the output (see ``Grade.to_json``)."""
         self.verdicts[str(grade["verdict"])] += 1
         if grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR:
-            self.causes[str(grade.get("error") or "unknown")] += 1
+            cause = str(grade.get("error") or "unknown")
+            self.causes[cause] += 1
+            self.failing.setdefault(cause, {}).setdefault(str(grade.get("problem_id")), int(grade.get("index", 0)))
         reward = grade.get("reward")
         if reward is not None:
             self.rewards += 1
@@ -137,8 +141,8 @@ def accepted(cases: Sequence[Mapping[str, Any]] | None) -> float | None:
     return verdicts.count(Verdict.ACCEPTED) / len(verdicts)
 
 
-def print_summary(tally: Tally, out: str) -> None:
-    """The table at the end, on standard output."""
+def print_summary(tally: Tally, out: str, *, refused: bool = False) -> None:
+    """The table at the end, on standard output; ``refused``: verdicts that are the program's claim got no reward."""
     from rich.table import Table
 
     shown = console()
@@ -152,22 +156,26 @@ def print_summary(tally: Tally, out: str) -> None:
             table.add_row(verdict_cell(verdict), str(count), f"{100 * count / max(1, tally.done):.1f} %")
     shown.print(table)
     seconds = time.monotonic() - tally.started
-    facts = [f"mean reward {reward_text(tally.mean_reward)} over {tally.rewards} of {tally.total} completions"]
+    facts = [
+        f"mean reward {reward_text(tally.mean_reward)} over {tally.rewards} of {counted(tally.total, 'completion')}"
+    ]
     if tally.claims:
         named = "; ".join(f"{count}: {why}" for why, count in tally.claims.most_common(3))
         facts.append(
-            f"{tally.claims.total()} verdicts are the program's own claim, its tests could not be sealed ({named})"
+            counted(tally.claims.total(), "verdict is", "verdicts are")
+            + f" the program's own claim, its tests could not be sealed ({named})"
+            + (", and got no reward, as --claimed refuse asks" if refused else "")
         )
     if tally.repeated:
-        facts.append(f"{tally.varying} of {tally.repeated} programs that ran again gave something else")
+        facts.append(f"{tally.varying} of {counted(tally.repeated, 'program')} that ran again gave something else")
     if (shares := tally.held_out_shares) is not None:
         facts.append(
             f"held-out cases: {100 * shares[1]:.1f} % accepted, against {100 * shares[0]:.1f} % of the ordinary ones, "
-            f"a gap of {100 * (shares[0] - shares[1]):.1f} points over {tally.held_out} completions"
+            f"a gap of {100 * (shares[0] - shares[1]):.1f} points over {counted(tally.held_out, 'completion')}"
         )
     if tally.fresh:
         facts.append(
-            f"{tally.fresh} completions, {tally.fresh_cases} cases in {show_time(seconds)}: "
+            f"{counted(tally.fresh, 'completion')}, {counted(tally.fresh_cases, 'case')} in {show_time(seconds)}: "
             f"{tally.fresh_cases / max(seconds, 1e-9):.1f} cases/s"
         )
     if tally.cached:
@@ -177,19 +185,45 @@ def print_summary(tally: Tally, out: str) -> None:
         shown.print(cell(fact), soft_wrap=True)
 
 
-def print_causes(tally: Tally) -> None:
-    """Say aloud, on standard error, that this host failed, how often and why."""
+def print_causes(tally: Tally, places: Mapping[str, str] | None = None) -> None:
+    """Say aloud, on standard error, that this host or a judge failed, how often, on what and why.
+
+    Args:
+        places: where each problem was read, by its id.
+    """
     if not tally.unscored:
         return
     if tally.unscored == tally.done:
-        say(f"error: NOTHING WAS SCORED: this host, or a judge, failed on every one of {tally.done} completions")
+        said = counted(tally.done, "completion")
+        say(f"error: NOTHING WAS SCORED: this host, a judge or a test file failed on every one of {said}")
     else:
-        say(f"error: {tally.unscored} completions have no score (reward null): this host, or a judge, failed, not they")
+        said = counted(tally.unscored, "completion has", "completions have")
+        say(f"error: {said} no score (reward null): this host, a judge or a test file failed, not they")
     for cause, count in tally.causes.most_common(_CAUSES):
-        say(f"  {count} x {cause}")
+        say(f"  {count} x {cause} ({_where(tally.failing.get(cause, {}), places or {})})")
     if len(tally.causes) > _CAUSES:
         say(f"  and {len(tally.causes) - _CAUSES} other causes, field `error` of the output has them")
-    say("`proctor doctor` tries this host; the same command, run again, tries just these again")
+    if any(_OF_TESTS in cause for cause in tally.causes):
+        say("  `--package NAME` lets programs and tests import a package that is installed here")
+    if not all(_is_of_a_judge(cause) for cause in tally.causes):
+        say("`proctor doctor` tries this host")
+    say("the same command, run again, tries just these again")
+
+
+_OF_TESTS = "which is not in the image"
+
+
+def _is_of_a_judge(cause: str) -> bool:
+    """A problem's own checker, interactor or test file is to blame, and nothing of the host."""
+    return cause.startswith(("the checker", "the interactor", "the tests", "the test file"))
+
+
+def _where(problems: Mapping[str, int], places: Mapping[str, str]) -> str:
+    """``problem 'a', p.jsonl:3, completion 7, and 2 other problems``."""
+    name, index = next(iter(problems.items()), ("unknown", 0))
+    place = f", {places[name]}" if places.get(name) else ""
+    others = f", and {counted(len(problems) - 1, 'other problem')}" if len(problems) > 1 else ""
+    return f"problem {name!r}{place}, completion {index}{others}"
 
 
 class Meter:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.cli.files import read_file
 from proctor.cli.messages import say
+from proctor.cli.records import read_record
+from proctor.cli.render import escape_line
 from proctor.core.errors import InputError
+from proctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from proctor.cli.work import Options, Work
@@ -58,7 +62,11 @@ class Results:
             kept = ((self.about or {}).get("inputs") or {}).get(name) or []
             files[name] = list(given or kept)
             if not files[name]:
-                raise InputError(f"{self.path} does not say what it was made from; give --{name}", field=f"--{name}")
+                raise InputError(
+                    f"what {self.path} was made from is said in {self.path}.journal, which is not beside it; "
+                    f"put it there, or give --{name}",
+                    field=f"--{name}",
+                )
             wanted = (self.about or {}).get(f"--{name}")
             for file in files[name]:
                 if not Path(file).is_file():
@@ -88,36 +96,61 @@ def load_results(name: str) -> Results:
     about: dict[str, Any] | None = None
     waiting: list[tuple[int, str]] = []
     if journal.is_file():
-        first, *rest = journal.read_text("utf-8", "replace").split("\n")
+        first, *rest = read_file(journal).split(b"\n")
         try:
             about = dict(json.loads(first))
         except (ValueError, TypeError):
             about = None
-        for row in rest[:-1]:
-            number, tab, text = row.partition("\t")
-            if tab and number.isdigit():
-                waiting.append((int(number), text))
-    if path.is_file():
-        data = path.read_bytes()
+        read = [read_record(row + b"\n") for row in rest[:-1]]
+        waiting = [(record.number, record.text.decode("utf-8", "replace")) for record in read if record is not None]
+        if len(waiting) < len(read):
+            say(f"warning: {len(read) - len(waiting)} of {len(read)} lines of {journal} left out, damaged or changed")
+    if path.exists() or not waiting:
+        data = read_file(path)
         rows = list(enumerate(data.decode("utf-8", "replace").splitlines()))
         if about and about.get("done") is True and about.get("sha256") != hashlib.sha256(data).hexdigest():
             say(f"warning: {name} was changed since proctor score wrote it")
-    elif waiting:
-        say(f"{name} is not finished: these are the {len(waiting)} completions that are done so far")
-        rows = sorted(waiting)
     else:
-        raise InputError(f"{name}: no such file; give a file that proctor score wrote")
+        say(f"{name} is not finished: these are the {len(waiting)} completions that are done so far")
+        rows = sorted(dict(waiting).items())
     return Results(path, [_line(text, f"{name}:{number + 1}") for number, text in rows if text.strip()], about)
 
 
 def _line(text: str, where: str) -> dict[str, Any]:
+    hint = "give a file that proctor score wrote"
     try:
         row = json.loads(text)
-    except ValueError as exc:
-        raise InputError(f"is not JSON: {exc}; give a file that proctor score wrote", where=where) from None
-    missing = [
-        key for key in ("problem_id", "index", "verdict", "cases") if not isinstance(row, dict) or key not in row
-    ]
-    if missing:
-        raise InputError("missing; give a file that proctor score wrote", where=where, field=missing[0])
-    return dict(row)
+    except json.JSONDecodeError as exc:
+        raise InputError(f"not JSON: {exc.msg} (column {exc.colno}); {hint}", where=where) from None
+    except (ValueError, RecursionError) as exc:
+        raise InputError(f"not JSON: {exc}; {hint}", where=where) from None
+    if not isinstance(row, dict):
+        raise InputError(f"an object is expected; {hint}", where=where)
+    for key, fits in _KEYS.items():
+        if key not in row:
+            raise InputError(f"missing; {hint}", where=where, field=key)
+        if not fits(row[key]):
+            raise InputError(
+                f"{escape_line(repr(row[key]), 60)} is none that proctor score writes; {hint}", where=where, field=key
+            )
+    return row
+
+
+def _are_cases(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(case, dict) and _is_verdict(case.get("verdict")) for case in value
+    )
+
+
+def _is_verdict(value: object) -> bool:
+    return isinstance(value, str) and value in _VERDICTS
+
+
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+_KEYS: dict[str, Callable[[object], bool]] = {
+    "problem_id": lambda value: isinstance(value, str),
+    "index": lambda value: type(value) is int and value >= 0,
+    "reward": lambda value: value is None or type(value) in (int, float),
+    "verdict": _is_verdict,
+    "cases": _are_cases,
+}

@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import signal
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.files import check_readable, refuse_inputs
 from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
-from proctor.cli.units import size
+from proctor.cli.units import counted, size
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 
@@ -152,8 +152,10 @@ def score(
     \b
       proctor score --problems problems.jsonl --completions completions.jsonl --out grades.jsonl
 
-    Each line of --out is one completion: problem_id, index, reward (null where
-    this host failed: never a score), verdict, cases, program_sha256, ...
+    Each line of --out is one completion: problem_id, index, reward, verdict, cases,
+    program_sha256, ... The reward is null, which is no score and no 0, where this
+    host, a judge or a test file failed (verdict infrastructure_error), and where
+    --claimed refuse refuses it.
 
     The run can be killed at any moment: what is done is kept in FILE.journal
     beside --out, and the same command goes on from there. --out appears only
@@ -175,12 +177,14 @@ def score(
     numbers:abs=1e-6,rel=1e-9 or tokens:case=no.
 
     \b
-    Extraction rules: last-valid-block (the last fenced block that is a program, or
-    the whole text where there is no block), first-block, last-block, whole.
+    Extraction rules: last-valid-block (the last fenced block that defines what the
+    problem asks for, else the last that is a program and no example of its use; the
+    whole text where there is no block), first-block, last-block, whole.
 
     \b
-    Exit codes: 0 all scored; 1 some have no score, or the output could not be
-    written; 2 bad input; 130 interrupted.
+    Exit codes: 0 all scored, or refused as --claimed asks; 1 this host, a judge or
+    a test file failed on some, or the output could not be written; 2 bad input;
+    130 interrupted.
     """
     if not out:
         raise click.UsageError("--out is empty; give a file, or - for standard output", ctx)
@@ -194,8 +198,8 @@ def score(
 
     for name in (*problems, *completions):
         check_readable(name)
-        if Path(out).exists() and Path(out).samefile(name):
-            raise InputError(f"{out} is an input too; give another file", field="--out")
+        for mine in (out, f"{out}.journal", f"{out}.tmp"):
+            refuse_inputs(mine, [name])
     options = Options(
         format=format_,
         checker=checker,
@@ -238,8 +242,8 @@ def score(
     if as_json:
         click.echo(to_json(tally.to_json(out), indent=2))
     elif out != "-":
-        print_summary(tally, out)
-    print_causes(tally)
+        print_summary(tally, out, refused=claimed == "refuse")
+    print_causes(tally, {name: problem.source for name, problem in work.problems.items()})
     ctx.exit(EXIT_UNSCORED if tally.unscored else 0)
 
 
@@ -268,14 +272,19 @@ def describe(problems: Sequence[str], completions: Sequence[str], work: Work) ->
 def take_up(journal: Journal | Plain, tally: Tally, out: str) -> list[int]:
     """Count what an earlier run did, say so, and give the numbers that are left to do."""
     before = len(journal)
+    if journal.damaged:
+        said = counted(journal.damaged, "line")
+        say(f"warning: {said} of {out}.journal damaged or changed: what is there is scored again")
     if before:
         void = journal.forget(lambda grade: grade["verdict"] == Verdict.INFRASTRUCTURE_ERROR)
         for grade in journal.grades():
             tally.add(grade, fresh=False)
         if journal.finished:
-            say(f"{out} is complete already: {before} completions, same inputs and options; nothing to do")
+            say(f"{out} is complete already: {counted(before, 'completion')}, same inputs and options; nothing to do")
         elif void:
-            say(f"trying again {void} completions that had no score; {before - void} of {tally.total} are done")
+            say(
+                f"trying again {counted(void, 'completion')} that had no score; {before - void} of {tally.total} are done"
+            )
         else:
             say(f"going on where an earlier run was: {before} of {tally.total} are done")
     return [number for number in range(tally.total) if number not in journal]
@@ -318,26 +327,6 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def check_readable(name: str) -> None:
-    """Refuse what cannot be an input file, in words.
-
-    Raises:
-        InputError: it is missing, a directory, no regular file, or not readable.
-    """
-    try:
-        mode = Path(name).stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise InputError(f"{name}: is a directory; give a file")
-        if not stat.S_ISREG(mode):
-            raise InputError(f"{name}: is not a regular file; save it to one first (it is read twice)")
-        with open(name, "rb"):
-            pass
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(explain_os(error) if isinstance(error, OSError) else f"{name!r}: {error}") from error
 
 
 @contextlib.contextmanager

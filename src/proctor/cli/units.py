@@ -47,6 +47,11 @@ def mib(count: int) -> int:
     return count // MIB
 
 
+def counted(count: int, one: str, more: str = "") -> str:
+    """``1 completion has``, ``2 completions have``: the number and its words; ``more`` is ``one`` and an s where left out."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
+
+
 def show_size(count: int) -> str:
     """``64 KiB``, ``512 MiB``: the largest unit that divides it."""
     for power, unit in ((MIB << 10, "GiB"), (MIB, "MiB"), (KIB, "KiB")):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.cli.messages import say_isolation
+from proctor.cli.messages import say, say_isolation
 from proctor.core.errors import InputError
 from proctor.grading.api import grade
 from proctor.grading.completions import load_completions, pair
@@ -95,6 +96,25 @@ def load_work(problem_files: Sequence[str], completion_files: Sequence[str], opt
     """
     if ":" in options.reward and "" not in sys.path:
         sys.path.insert(0, "")  # a module:function policy may lie in the current directory
+    with _named_as_options():
+        return _load(problem_files, completion_files, options)
+
+
+@contextlib.contextmanager
+def _named_as_options() -> Iterator[None]:
+    """What grading calls by the name of its argument is an option here."""
+    try:
+        yield
+    except InputError as error:
+        if error.field not in _OPTIONS or (error.where is not None and error.field != "format"):  # a row's own field
+            raise
+        raise InputError(error.message, where=error.where, field=_OPTIONS[error.field]) from error
+
+
+_OPTIONS = {name: f"--{name}" for name in ("format", "checker", "reward", "extract", "repeat", "claimed")}
+
+
+def _load(problem_files: Sequence[str], completion_files: Sequence[str], options: Options) -> Work:
     grader = Grader(**options.grader())
     problems: dict[str, Problem] = {}
     for name in problem_files:
@@ -105,11 +125,13 @@ def load_work(problem_files: Sequence[str], completion_files: Sequence[str], opt
             problems[problem.id] = problem
     completions: list[Completion] = []
     for name in completion_files:
-        completions += load_completions(name)
+        completions += load_completions(name, say=lambda text: say(f"warning: {text}"))
     completions = completions[: options.limit]
     pair(problems.values(), completions)
-    for problem_id in dict.fromkeys(completion.problem_id for completion in completions):
-        grader.plan(problems[problem_id])
+    distinct = {(item.problem_id, item.language): item for item in reversed(completions)}
+    for item in reversed(distinct.values()):
+        problem = problems[item.problem_id]
+        grader.plan_for(problem, item.language or problem.language, item.source)
     return Work(problems, completions, options)
 
 

@@ -22,7 +22,7 @@ class InputError(ProctorError, ValueError):
     """
 
     def __init__(self, message: str, *, where: str | None = None, field: str | None = None) -> None:
-        self.where, self.field = where, field
+        self.message, self.where, self.field = message, where, field
         place = f"{where}: " if where else ""
         named = f"field {field!r}: " if field else ""
         super().__init__(f"{place}{named}{message}")

@@ -46,8 +46,9 @@ class _Batch:
     ) -> None:
         self.grader, self.items, self.on_grade = grader, items, on_grade
         self.place, self.recall = place, Recall(grader, place, cache)
-        for item in {(id(item.problem), item.language): item for item in items}.values():
-            grader.plan(item.problem, item.language)  # the caller's mistakes come before anything is run
+        first = {(id(item.problem), item.language): index for index, item in reversed(list(enumerate(items)))}
+        for index in reversed(first.values()):  # the caller's mistakes come before anything is run
+            grader.plan_for(items[index].problem, items[index].language, f"completions[{index}]")
         self._at = 0
         self._ready: deque[Work] = deque()  # read, and looked up
         self._waiting: dict[Key, list[int]] = {}

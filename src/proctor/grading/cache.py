@@ -23,7 +23,6 @@ import hashlib
 import logging
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -31,11 +30,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.core.errors import InputError
+from proctor.grading.cache_file import FORMAT, NotACache, check_file, default_path, is_there
 
 DEFAULT_BYTES = 1 << 30
 LEAST_BYTES = 64 << 10
 MAX_VALUE = 1 << 20  # bytes of one entry
-FORMAT = 1
 _APPLICATION = 0x50524F43  # says in the file's header whose it is
 _WAITING, _WAITING_BYTES = 64, 4 << 20  # entries, and bytes of them, that wait to be written
 _MOST_BYTES = 64 << 20  # that wait; what is more is not kept
@@ -74,25 +73,15 @@ class CacheStats:
     trouble: str | None
 
 
-class NotACache(Exception):
-    """The file is something else, or somebody else's."""
-
-
 _FAULTS = (sqlite3.Error, OSError, ValueError, OverflowError, NotACache)
-
-
-def default_path() -> Path:
-    """Under ``XDG_CACHE_HOME``, or ``~/.cache`` where that is not set."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(told) if os.path.isabs(told) else Path.home() / ".cache"
-    return base / "proctor" / f"grades-{FORMAT}.sqlite"
 
 
 class Cache:
     """Keys and values as bytes. May be used from many threads, and goes on in a forked child.
 
     Args:
-        path: the file; None is the user's own. It is made when first used.
+        path: the file; None is the user's own. It is made when first used; the
+            folder is made only for the user's own.
         limit: bytes that it may hold; the entries that were not used for the
             longest time go first.
 
@@ -105,6 +94,7 @@ class Cache:
             raise InputError(f"{limit!r} is not a whole number of at least {LEAST_BYTES}", field="limit")
         self.limit = limit
         self.trouble: str | None = None
+        self._own_place = path is None
         try:
             self.path = Path(path) if path is not None else default_path()
         except RuntimeError as error:
@@ -223,7 +213,7 @@ class Cache:
     def stats(self) -> CacheStats:
         """Counts, from the file; all 0 where there is none yet."""
         entries = size = hits = 0
-        if os.path.exists(self.path):
+        if self._is_there():
             self.flush()
             with self._database() as database:
                 if database is not None:
@@ -241,7 +231,9 @@ class Cache:
         """
         with self._guard:
             self._forget()
-        if not os.path.lexists(self.path):
+        if not self._is_there():
+            if self.trouble is not None:
+                raise InputError(f"{self.path}: {self.trouble}")
             return 0
         before = self.stats().entries
         with self._transaction() as database:
@@ -258,6 +250,14 @@ class Cache:
             name.unlink(missing_ok=True)
         self.trouble = None
         return 0
+
+    def _is_there(self) -> bool:
+        """There is such a file; where that cannot be known, there is trouble."""
+        try:
+            return is_there(self.path)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return False
 
     # ------------------------------------------------------------ SQLite
 
@@ -310,7 +310,7 @@ class Cache:
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
-        _check_file(self.path)
+        check_file(self.path, make_folder=self._own_place)
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -377,18 +377,3 @@ def _is_whole(key: object, checksum: object, value: object) -> bool:
     if not isinstance(key, bytes) or not isinstance(value, bytes):
         return False
     return checksum == _checksum(key, value)
-
-
-def _check_file(path: Path) -> None:
-    """Make it, readable by this user alone, or see that it is this user's: whoever writes there decides rewards."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise NotACache("it is not a regular file")
-    if found.st_uid not in (os.geteuid(), 0):
-        raise NotACache("it belongs to another user, who could write any reward into it")

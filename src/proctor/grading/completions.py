@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,10 @@ from typing import Any
 from proctor.core.errors import InputError
 from proctor.grading.formats.common import language_of
 from proctor.grading.formats.rows import Row, kind_of, read_rows
+from proctor.grading.keys import ID_KEYS, LIST_KEYS, READ_KEYS, TEXT_KEYS, hint, look_over
 from proctor.grading.problem import Problem
 
-ID_KEYS = ("problem_id", "task_id", "question_id", "id")
-TEXT_KEYS = ("completion", "solution", "response", "text", "code", "output", "generation")
-LIST_KEYS = ("completions", "responses", "solutions", "outputs", "generations", "code_list")
-# What the data sets of completions also have; kept as metadata.
-TOLD_KEYS = (
-    "source", "model", "known_verdict", "verdict_from", "reported_verdict", "reported_error", "reported_on", "detail",
-    "note", "prompt", "entry_point", "index", "sample_id", "_identifier", "logprob", "tokens",
-)  # fmt: skip
-KEYS = (*ID_KEYS, *TEXT_KEYS, *LIST_KEYS, *TOLD_KEYS, "language", "extra_files", "metadata")
+log = logging.getLogger("proctor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,35 +40,37 @@ class Completion:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_completions(path: str | Path) -> list[Completion]:
+def load_completions(path: str | Path, *, say: Callable[[str], object] = log.warning) -> list[Completion]:
     """The completions of a file (JSONL or a JSON array, plain or gzipped), in its order.
 
     A row names its problem by ``problem_id`` or ``task_id`` and has one
     ``completion`` (or solution, response, text), as text or as a chat list, or
-    a list of ``completions``.
+    a list of ``completions``. Other keys are kept as metadata; ``say`` is told
+    once of each that looks like a slip of one that is read.
 
     Raises:
         InputError: an unreadable file or a row that does not fit, with file, line and field.
     """
-    return _read(read_rows(path))
+    return _read(read_rows(path), say)
 
 
 def completions_from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Completion]:
     """The completions of rows; errors name rows counted from 1. Raises as load_completions."""
-    return _read((f"row {number}", row) for number, row in enumerate(rows, 1))
+    return _read(((f"row {number}", row) for number, row in enumerate(rows, 1)), log.warning)
 
 
-def _read(rows: Iterable[tuple[str, Any]]) -> list[Completion]:
+def _read(rows: Iterable[tuple[str, Any]], say: Callable[[str], object]) -> list[Completion]:
     found: list[Completion] = []
+    said: set[str] = set()
     for where, data in rows:
         row = Row(data, where)
-        row.names(KEYS, strict=False)
+        look_over(row.data, where, said, say)
         name, language = _problem_id(row), language_of(row) if row.has("language") else None
         files = row.mapping("extra_files")
         for path, content in files.items():
             if not isinstance(content, str | bytes):
                 row.fail(f"extra_files[{path!r}]", f"a string is expected, not {kind_of(content)}")
-        other = {key: value for key, value in row.data.items() if key not in _USED}
+        other = {key: value for key, value in row.data.items() if key not in READ_KEYS}
         for text in _texts(row):
             found.append(
                 Completion(
@@ -90,13 +86,10 @@ def _read(rows: Iterable[tuple[str, Any]]) -> list[Completion]:
     return found
 
 
-_USED = (*ID_KEYS, *TEXT_KEYS, *LIST_KEYS, "language", "extra_files")
-
-
 def _problem_id(row: Row) -> str:
     value = row.first(*ID_KEYS)
     if value is None:
-        row.fail("problem_id", f"missing; one of {', '.join(ID_KEYS)}")
+        row.fail("problem_id", f"missing; one of {', '.join(ID_KEYS)}{hint(row.data, ID_KEYS)}")
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         row.fail("problem_id", f"a non-empty string or a number is expected, not {value!r}")
     return str(value)
@@ -104,11 +97,11 @@ def _problem_id(row: Row) -> str:
 
 def _texts(row: Row) -> Iterator[str]:
     given = [key for key in (*TEXT_KEYS, *LIST_KEYS) if row.has(key)]
-    if not given and any(key in row.data for key in TEXT_KEYS):
-        yield ""  # null: the sampler gave nothing
-        return
+    if not given and (name := next((key for key in (*TEXT_KEYS, *LIST_KEYS) if key in row.data), None)):
+        row.fail(name, NOTHING)
     if not given:
-        row.fail("completion", f"missing; one of {', '.join((*TEXT_KEYS, *LIST_KEYS))}")
+        keys = (*TEXT_KEYS, *LIST_KEYS)
+        row.fail("completion", f"missing; one of {', '.join(keys)}{hint(row.data, keys)}")
     # evalplus' raw files have solution beside completion: the whole program beside the part that the model wrote.
     if len(given) > 1 and given != ["completion", "solution"]:
         row.fail(given[1], f"ambiguous: {' and '.join(given)} both hold a completion; keep one")
@@ -121,14 +114,18 @@ def _texts(row: Row) -> Iterator[str]:
         yield row.check(lambda item=item: completion_text(item), f"{name}[{position}]")  # type: ignore[misc]
 
 
+NOTHING = 'null: there is no completion to judge; leave the row out, or write "" where the model answered nothing'
+NO_ANSWER = "the chat has no message of the assistant, so there is no completion to judge; leave the row out"
+
+
 def completion_text(value: Any) -> str:
     """The text of a completion: a string, or a chat list whose last assistant message it is.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither, or there is none: a sampler that failed is no answer that is worth 0.
     """
-    if value is None:  # a sampler that gave nothing: no code, and no reason to stop
-        return ""
+    if value is None:
+        raise ValueError(NOTHING)
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
@@ -136,7 +133,9 @@ def completion_text(value: Any) -> str:
         if not messages or len(messages) < len(value):
             raise ValueError("a chat list holds messages, each with role and content, and at least one")
         own = [m for m in messages if m.get("role", "assistant") == "assistant"]
-        return _content(own[-1]["content"]) if own else ""  # a prompt alone is nobody's answer
+        if not own:
+            raise ValueError(NO_ANSWER)
+        return _content(own[-1]["content"])
     raise ValueError(f"a string or a chat list is expected, not {kind_of(value)}")
 
 

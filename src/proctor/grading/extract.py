@@ -8,13 +8,19 @@ long; a block that is never closed runs to the end of the text.
 
 Rules:
     ``last-valid-block``: of the blocks that are labelled with the language or
-        not labelled, the last one that is a program. Python: it parses (by
+        not labelled, the last one that is the program. Python: it parses (by
         itself, or behind the problem's prompt where it is a function's body)
-        and has a statement that does something, so a block that shows only
-        output, such as ``7``, does not count. A text that parses as a whole,
+        and defines what the problem asks for. Where no block does, or nothing
+        is known of it: the last one that acts, so no block of shown output
+        (``7``), of imports or of assertions; that may print, where the problem
+        runs it for what it prints; and that is no example of the use of an
+        earlier block: it uses no name that it lacks and an earlier one binds,
+        unless it reads standard input. Where there is none of these, the last
+        that acts, then the last that parses. A text that parses as a whole,
         fences and all, is a program whose strings hold Markdown. Other
         languages: the last block with that label that is not blank, else the
-        last without a label. Where fences in list items are indented deeper
+        last without a label; of these the last with a ``main``, where a program
+        is run that must have one. Where fences in list items are indented deeper
         than CommonMark allows and there are no others, they count.
     ``first-block``, ``last-block``: that block, whatever its label, unless it is blank.
     ``whole``: the whole text, fences and all.
@@ -33,6 +39,8 @@ from dataclasses import dataclass
 from proctor.core.errors import InputError
 from proctor.engine.languages import LANGUAGES
 from proctor.grading import pysource
+from proctor.grading.asked import NOTHING, Asked, acts, bound, free, prints, reads
+from proctor.grading.asked import defines as defines_in
 from proctor.grading.problem import Problem, TestCase
 
 Rule = Callable[[str, str], str | None]
@@ -118,7 +126,12 @@ def _label(info: str) -> str:
 
 
 def extract_code(
-    text: str, language: str = "python", rule: str | Rule = DEFAULT_RULE, *, prompt: str | None = None
+    text: str,
+    language: str = "python",
+    rule: str | Rule = DEFAULT_RULE,
+    *,
+    prompt: str | None = None,
+    asked: Asked = NOTHING,
 ) -> str | None:
     """The code in a completion, or None where there is none.
 
@@ -127,6 +140,7 @@ def extract_code(
         language: name or alias of the language that is wanted.
         rule: a name of ``RULES`` (see the module) or a function.
         prompt: source which a block that is only a function's body continues.
+        asked: what the problem asks a program for; ``asked_of`` says it.
 
     Raises:
         InputError: no such rule, or a rule's function returned something else than text or None.
@@ -149,26 +163,27 @@ def extract_code(
         chosen = blocks[0 if rule == "first-block" else -1].text
         return chosen if chosen.strip() else None
     if language != "python":
-        return _last_of(blocks, language)
-    return _last_valid(answer, blocks, prompt)
+        return _last_of(blocks, language, asked.word)
+    return _last_valid(answer, blocks, prompt, asked)
 
 
-def _last_of(blocks: list[Block], language: str) -> str | None:
+def _last_of(blocks: list[Block], language: str, word: str | None) -> str | None:
     filled = [b for b in blocks if b.text.strip()]
     chosen = [b for b in filled if _LABELS.get(b.label, b.label) == language] or [b for b in filled if not b.label]
-    return chosen[-1].text if chosen else None
+    named = [b for b in chosen if re.search(rf"\b{word}\b", b.text)] if word else []
+    return (named or chosen)[-1].text if chosen else None
 
 
-def _last_valid(answer: str, blocks: list[Block], prompt: str | None) -> str | None:
+def _last_valid(answer: str, blocks: list[Block], prompt: str | None, asked: Asked) -> str | None:
     left = MAX_PARSED
     if any(b.mark[0] == "`" for b in blocks):
         # Python has backticks only in strings and comments: such a text is a program that holds Markdown.
         left -= _cost(answer)
         tree = pysource.parse(answer)
-        if tree is not None and _acts(tree):
+        if tree is not None and acts(tree):
             return answer
     usable = [b for b in blocks if b.text.strip() and _LABELS.get(b.label or "python") == "python"]
-    idle: str | None = None
+    choice = _Choice(asked)
     for block in reversed(usable[-MAX_BLOCKS:]):
         left -= _cost(block.text)
         if left < 0:
@@ -180,26 +195,60 @@ def _last_valid(answer: str, blocks: list[Block], prompt: str | None) -> str | N
             if left < 0:
                 break
             if pysource.parse(whole) is not None:
-                return block.text
-        if tree is not None and _acts(tree):
-            return block.text
-        idle = idle or (block.text if tree is not None else None)
-    return idle
+                choice.body(block.text)
+        elif tree is not None:
+            choice.see(block.text, tree)
+        if choice.made:
+            break
+    return choice.text()
+
+
+class _Choice:
+    """Which block is the program, of those that are seen from the last to the first.
+
+    ``made``: no block before can change it.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self.made = False
+        self._asked = asked
+        self._named: tuple[int, str] | None = None  # how many of the names it defines
+        self._serving: str | None = None
+        self._leans: frozenset[str] = frozenset()  # what the serving block lacks
+        self._acting: str | None = None
+        self._idle: str | None = None
+
+    def body(self, text: str) -> None:
+        """A body that continues the prompt, and so defines what is asked for."""
+        self._named = self._named or (len(self._asked.names), text)
+        self._acting = self._acting or text
+        self.made = True
+
+    def see(self, text: str, tree: ast.Module) -> None:
+        names = self._asked.names
+        count = sum(any(defines_in(tree, path, imported=False) for path in paths) for paths in names)
+        if count > (self._named[0] if self._named else 0):
+            self._named = count, text
+            self.made = count == len(names)
+        if self.made:
+            return
+        if self._serving is not None and self._leans & bound(tree, imported=False):
+            self._serving = None  # it was an example of the use of this one
+        if not acts(tree):
+            self._idle = self._idle or text
+            return
+        self._acting = self._acting or text
+        if self._serving is None and (not self._asked.prints or prints(tree)):
+            self._serving, self._leans = text, frozenset() if reads(tree) else free(tree)
+            self.made = not self._leans and not names
+
+    def text(self) -> str | None:
+        return (self._named[1] if self._named else None) or self._serving or self._acting or self._idle
 
 
 def _cost(source: str) -> int:
     """Characters that parsing reads: none of a source that is too long for it."""
     return len(source) if len(source) <= pysource.MAX_SOURCE else 0
-
-
-def _acts(tree: ast.Module) -> bool:
-    """Some statement is more than a bare value: the tree of ``7`` or of ``Result: 7`` is only shown output."""
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and node.value is None:
-            continue
-        if not isinstance(node, ast.Expr) or any(isinstance(part, ast.Call | ast.Await) for part in ast.walk(node)):
-            return True
-    return False
 
 
 def assemble(problem: Problem, code: str) -> str:
@@ -248,7 +297,7 @@ def _join(before: str, after: str) -> str:
 def defines(code: str, entry_point: str) -> bool:
     """The code parses and binds ``f``, or ``Solution.method``, at its top level (if, try and with looked into)."""
     tree = pysource.parse(code)
-    return tree is not None and _bound(tree.body, entry_point.split("."))
+    return tree is not None and defines_in(tree, tuple(entry_point.split(".")))
 
 
 def opens_body(source: str, entry_point: str) -> bool:
@@ -260,35 +309,6 @@ def opens_body(source: str, entry_point: str) -> bool:
     return all(
         isinstance(n, ast.Pass) or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)) for n in last.body
     )
-
-
-def _bound(body: list[ast.stmt], path: list[str]) -> bool:
-    for node in _statements(body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == path[0]:
-            if len(path) == 1 or (isinstance(node, ast.ClassDef) and (node.bases or _bound(node.body, path[1:]))):
-                return True
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom) and path[0] in _names(node):
-            return True
-    return False
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a body and of the blocks in it that share its namespace."""
-    waiting = list(reversed(body))
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
-            inner = [*node.body, *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
-            inner += [stmt for handler in getattr(node, "handlers", []) for stmt in handler.body]
-            waiting += reversed(inner)
-
-
-def _names(node: ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom) -> set[str]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
 
 
 def call_target(problem: Problem, case: TestCase, code: str) -> str:

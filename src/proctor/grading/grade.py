@@ -23,6 +23,7 @@ from proctor.core.verdict import Verdict
 from proctor.engine.job import Job, Pair
 from proctor.engine.languages import language
 from proctor.grading import judge
+from proctor.grading.asked import Asked, asked_of
 from proctor.grading.audit import signs
 from proctor.grading.checker_names import from_spec, parse_checker
 from proctor.grading.checkers import AnyChecker, tokens
@@ -183,6 +184,7 @@ class Grader:
             Limits().with_(**limits)
         self._plans: OrderedDict[tuple[int, str], Plan] = OrderedDict()
         self._contents: dict[tuple[int, str], tuple[Problem, Content]] = {}
+        self._asked: dict[tuple[int, str], tuple[Problem, Asked]] = {}
         self._guard = threading.Lock()
 
     def plan(self, problem: Problem, name: str | None = None) -> Plan:
@@ -207,10 +209,29 @@ class Grader:
                 self._plans.popitem(last=False)
         return plan
 
+    def plan_for(self, problem: Problem, name: str, where: str) -> Plan:
+        """``plan`` for a completion at ``where``, which is to blame for a language that only it names.
+
+        Raises:
+            InputError: as ``plan``.
+        """
+        try:
+            return self.plan(problem, name)
+        except InputError as error:
+            if name == problem.language:
+                raise
+            self.plan(problem)  # where that fails too, the problem is to blame
+            told = error.__cause__.message if isinstance(error.__cause__, InputError) else error.message
+            raise InputError(f"problem {problem.id!r}: {told}", where=where, field="language") from error
+
     def work(self, item: Item) -> Work:
         """The work that a completion is; its job is not made yet."""
         plan, problem = self.plan(item.problem, item.language), item.problem
-        code = extract_code(item.text, plan.row.name, self.extract, prompt=problem.prompt)
+        name = plan.row.name
+        if (id(problem), name) not in self._asked:
+            self._asked[id(problem), name] = problem, asked_of(problem, name)
+        asked = self._asked[id(problem), name][1]
+        code = extract_code(item.text, name, self.extract, prompt=problem.prompt, asked=asked)
         source = None if code is None else assemble(problem, code)
         if source is not None and len(source) > MAX_SOURCE:
             source = None  # no program is that long, and it is the completion's own doing

@@ -35,6 +35,9 @@ def content_of(plan: Plan) -> Content:
     ]  # fmt: skip
     digest = _Digest()
     digest.add(json.dumps(words).encode())
+    sealing = asdict(plan.sealing) if plan.sealing is not None else None
+    tests = [plan.tests.wanted, sorted(plan.tests.skipped), plan.tests.every, plan.tests.fault]
+    digest.add(json.dumps([sealing, plan.unsealed, tests]).encode())
     digest.files(problem.extra_files)
     for case in plan.cases:
         digest.add(case.stdin)
@@ -54,7 +57,9 @@ def content_of(plan: Plan) -> Content:
 def _encoded(value: Any) -> bytes:
     """A value as it is sent, but for the order of its sets, which is another in every process."""
     data = protocol.encode_value(value)
-    return protocol.encode_value(_ordered(value)) if b"S" in data or b"Z" in data else data
+    if b"S" in data or b"Z" in data:
+        return b"o" + protocol.encode_value(_ordered(value))
+    return b"v" + data
 
 
 def _ordered(value: Any) -> Any:

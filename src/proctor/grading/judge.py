@@ -8,8 +8,10 @@ than 0.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import signal as signals
+import sys
 from dataclasses import dataclass, replace
 
 from proctor.core.outcome import EndedBy, Outcome
@@ -172,12 +174,17 @@ def judge_report(
         end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")
         return tuple(ended(outcome, end, len(names), name) for name in names)
     messages = report.messages
+    # Without a message: what skipped it is a decorator. A test that skips itself says so.
     tests = {n: good for n, good in report.tests.items() if good or n not in named.skipped or messages.get(n)}
-    if (len(tests) > 1 or named.wanted or named.skipped) and tests.get(TOP_LEVEL):
+    if (len(tests) > 1 or named.every) and tests.get(TOP_LEVEL):
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
         if not tests and not named.wanted:
             return failed("the test file skipped all of its tests here", 1)
-    missing = [name for name in named.wanted if name not in tests]
+    expected = named.wanted
+    if report.tests.get(TOP_LEVEL) is False:  # tests that come after the line that failed would have run
+        ran = {name.partition("[")[0] for name in report.tests}
+        expected = tuple(name for name in named.every if name not in ran)
+    missing = [name for name in expected if name not in tests]
     total = len(tests) + len(missing)
     kept = trimmed(outcome)
     grades = []
@@ -214,42 +221,116 @@ class Named:
 
     Attributes:
         wanted: must be reported.
-        skipped: the source itself skips them, or may.
+        skipped: the source itself skips them, or may; the program has no part in whether it does.
+        every: all test functions and methods, also those that may be skipped or have parameters.
+        fault: why no verdict can be had of this file; "" where one can.
     """
 
     wanted: tuple[str, ...] = ()
     skipped: frozenset[str] = frozenset()
+    every: tuple[str, ...] = ()
+    fault: str = ""
 
 
 def named_tests(source: str) -> Named:
-    """Module-level ``test_*`` functions and TestCase methods of Python test source.
+    """Test functions and methods of Python test source.
 
     Only what a reader would be sure of is wanted: nothing under an ``if``,
     nothing decorated or with parameters, no class whose bases are not written
     as TestCase.
     """
     tree = pysource.parse(source)
-    wanted, skipped = [], set()
-    for node in tree.body if tree else ():
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _is_plain(node):
-            wanted.append(node.name)
-        elif isinstance(node, ast.FunctionDef) and any("skip" in ast.unparse(mark) for mark in node.decorator_list):
-            skipped.add(node.name)
-        elif isinstance(node, ast.ClassDef):
-            sure = not node.decorator_list and _is_test_case(node)
-            for item in node.body:
-                if isinstance(item, ast.FunctionDef) and item.name.startswith("test"):
-                    name = f"{node.name}.{item.name}"
-                    if any("skip" in ast.unparse(mark) for mark in (*node.decorator_list, *item.decorator_list)):
+    if tree is None:
+        return Named()
+    wanted: list[str] = []
+    skipped: set[str] = set()
+    every: list[str] = []
+    faults: list[str] = []
+    safe = _safe_names(tree)
+    rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
+
+    def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
+        above = [*above, *_own_marks(body)]
+        for node in body:
+            if isinstance(node, ast.ClassDef) and (before == "" or node.name.startswith("Test")):
+                case = before == "" and not node.decorator_list and _is_test_case(node)
+                if node.name.startswith("Test") or node.bases:
+                    look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+                marks = [*above, *node.decorator_list]
+                if before == "" and node.name in called:
+                    continue
+                if any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
+                    continue
+                name = before + node.name
+                every.append(name)
+                if _is_generator(node):
+                    faults.append(f"{name} is a generator: nothing in it would be run")
+                if any("skip" in ast.unparse(mark) for mark in marks):
+                    if all(_names(mark) <= safe for mark in marks if "skip" in ast.unparse(mark)):
                         skipped.add(name)
-                    elif sure and not item.decorator_list:
-                        wanted.append(name)
-    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped))
+                elif not marks and (sure or (before == "" and node.name.startswith("test_") and _is_plain(node))):
+                    wanted.append(name)
+
+    look(tree.body, "", [], False)
+    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
 
 
-def _is_plain(node: ast.FunctionDef) -> bool:
+def _is_generator(function: ast.AST) -> bool:
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def _own_marks(body: list[ast.stmt]) -> list[ast.expr]:
+    """A ``pytestmark`` of a module or class."""
+    return [
+        node.value
+        for node in body
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets)
+    ]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _safe_names(tree: ast.Module) -> set[str]:
+    """Names that no program has a part in: built-ins, the libraries' and constants made of such."""
+    safe = set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}
+        elif isinstance(node, ast.ImportFrom) and not node.level and _is_library(node.module or ""):
+            safe |= {alias.asname or alias.name for alias in node.names}
+    uses: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            names = _names(node.value)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    uses.setdefault(target.id, set()).update(names)
+    for _ in range(3):  # constants made of constants
+        safe |= {name for name, of in uses.items() if of <= safe}
+    return safe
+
+
+def _is_library(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("pytest", "numpy")
+
+
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     args = node.args
-    return not (node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs)
+    return isinstance(node, ast.FunctionDef) and not (
+        node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs
+    )
 
 
 def _is_test_case(node: ast.ClassDef) -> bool:

@@ -29,6 +29,7 @@ from proctor.grading.grades import CaseGrade
 from proctor.grading.interactive import interactive
 from proctor.grading.plan import Plan
 from proctor.grading.problem import Problem, TestCase
+from proctor.grading.prompts import asked_of
 from proctor.grading.sealed import Sealing, judge_sealed, unsealable
 from proctor.grading.special import Special
 from proctor.grading.values import parts
@@ -173,15 +174,19 @@ def sealing_of(problem: Problem) -> dict[str, Any]:
     if why := unsealable(tests, module):
         return {"unsealed": why}
     name = module_name(problem.test_module or "tests.py")
-    entry, prompt = problem.entry_point or "", problem.prompt or ""
-    before, found, _ = prompt.partition(f"def {entry}(")
-    # What the prompt defines before the function is the problem's, also where a completion brings it again.
-    given = problem.preamble or (before if found and (not before or before.endswith("\n")) else "")
-    return {"sealing": Sealing(module, name, tests, given, problem.appended, tuple(entry.split(".")[:1]))}
+    asked = asked_of(problem)
+    # What the prompt defines whole is the problem's, also where a completion brings it again.
+    given = "\n".join(filter(None, (problem.preamble, asked.given)))
+    return {"sealing": Sealing(module, name, tests, given, problem.appended, asked.names, asked.classes)}
 
 
 def unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     """Sealed where that can be; else beside the program, whose claim the grades are then."""
+    grades = yield from _unit_tests(plan, source, files, warm)
+    return judge.failed(plan.tests.fault, len(grades)) if plan.tests.fault else grades
+
+
+def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
     problem, tests = plan.problem, plan.problem.test_code or ""
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"

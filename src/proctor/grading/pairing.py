@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.core.errors import InputError
+from proctor.grading.completions import NO_ANSWER, NOTHING
 from proctor.grading.formats import problems_from_rows
+from proctor.grading.keys import READ_KEYS, look_over
 from proctor.grading.problem import Problem
+
+log = logging.getLogger("proctor")
+_READ = frozenset(READ_KEYS)
 
 Completion = Any
 """A string; a chat (list of messages); an object or dict with ``text`` or ``completion`` and perhaps ``problem_id``."""
@@ -44,6 +50,10 @@ def pair_up(completions: Iterable[Completion], problems: Problems) -> list[Item]
     if isinstance(completions, str | bytes | Mapping):
         raise InputError("give a list of completions, not one", field="completions")
     rows = list(completions)
+    said: set[str] = set()
+    for index, row in enumerate(rows):
+        if isinstance(row, Mapping) and not row.keys() <= _READ:
+            look_over(row, f"completions[{index}]", said, log.warning)
     made: dict[int, Problem] = {}
     if isinstance(problems, Problem) or (isinstance(problems, Mapping) and not _by_id(problems)):
         one = _problem(problems, made)
@@ -105,20 +115,22 @@ def completion_text(row: Completion, index: int = 0) -> str:
     """The text of a completion in any of the forms that trainers hand over; InputError where it is none of them."""
     where = f"completions[{index}]"
     if row is None:
-        return ""
+        raise InputError(NOTHING, where=where)
     if isinstance(row, Mapping) and ("completion" in row or "text" in row):
         row = row["completion"] if "completion" in row else row["text"]
     elif not isinstance(row, str | Sequence | Mapping):
         row = getattr(row, "text", getattr(row, "completion", row))
     if row is None:
-        return ""
+        raise InputError(NOTHING, where=where, field="completion")
     if isinstance(row, str):
         return row
     if isinstance(row, Mapping) and "content" in row:
         row = [row]
     if isinstance(row, Sequence) and not isinstance(row, bytes) and all(isinstance(part, Mapping) for part in row):
         messages = [part for part in row if part.get("role", "assistant") == "assistant"]
-        content = messages[-1].get("content") if messages else ""
+        if not messages:
+            raise InputError(NO_ANSWER, where=where, field="completion")
+        content = messages[-1].get("content")
         if content is None:
             return ""
         if isinstance(content, str):

@@ -122,6 +122,7 @@ class Sealing:
         tests, preamble: source.
         appended: the tests name what the program defines without importing it.
         entry: names that the problem asks the program for.
+        classes: those of them that it says to be classes.
     """
 
     module: str
@@ -130,6 +131,7 @@ class Sealing:
     preamble: str
     appended: bool
     entry: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def pair(self, program: Program, name: str, limits: Limits, nonce: str, files: dict[str, bytes]) -> Pair:
         """The program's half and the tests'.
@@ -140,6 +142,7 @@ class Sealing:
         asks = protocol.sealed_request(
             module=self.module, tests=self.tests, test_module=self.test_module, test_file=f"{self.test_module}.py",
             nonce=nonce, appended=self.appended, preamble=self.preamble, entry=self.entry,
+            classes=self.classes,
         )  # fmt: skip
         serves = protocol.serve_request(source_file=name, module=self.module)
         side = Program(files, ("python3", f"{self.test_module}.py"), warm=True)
@@ -172,11 +175,7 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
         return _all(program, own, named)
     if report is not None and report.lacks:
         return judge.failed(report.lacks, max(1, len(named.wanted)))
-    if (
-        report is not None
-        and report.undecided
-        and any(passed and (name != judge.TOP_LEVEL or len(report.tests) == 1) for name, passed in report.tests.items())
-    ):
+    if report is not None and report.undecided:  # the tests were not run to their end
         return judge.failed(report.undecided, max(1, len(named.wanted)))
     if report is not None and report.broken:
         return _all(program, judge.Ending(Verdict.WRONG_ANSWER, report.broken), named)

@@ -6,7 +6,8 @@ Both sides are plain data: the result was decoded from bytes by
 Equality is Python's own (``1 == 1.0 == True``, sets and dicts
 in any order) with three differences, each of which a test set needs: nan
 equals nan; a list equals a tuple unless the case says otherwise, because
-tests from JSON have no tuples; and an object that is not data equals nothing.
+tests from JSON have no tuples; and an object that is not data equals nothing (an
+object of a class made from tuple, int or another kind of data is that data).
 
 The walk keeps its own stack and is linear in the smaller of the two values.
 Only the expected value's members and keys are put into a hash table; those that
@@ -79,12 +80,12 @@ def same_truth(got: Any, expected: bool) -> CheckResult:
 def plain(value: Any, field: str) -> Any:
     """The same value in exact built-in types, as a result would come back; InputError where that cannot be.
 
-    A Counter, a deque and their kin become dict and list; a class of the
-    caller's own, or data beyond the bounds of ``proctor.guest.protocol``, is
-    refused, because no program could ever give a value equal to it.
+    A Counter becomes a dict, a namedtuple a tuple. A deque, a range, an object
+    of any other class, or data beyond the bounds of ``proctor.guest.protocol``
+    is refused, because no program could ever give a value equal to it.
     """
     try:
-        data = decode_value(encode_value(value))
+        data = decode_value(encode_value(value, exact=True))
     except (ValueError, RecursionError, OverflowError) as exc:
         raise InputError(f"the value cannot be sent as data: {exc}", field=field) from None
     stack = [data]

@@ -14,7 +14,21 @@ import sys
 import types
 from typing import Any
 
-from . import finish, linux, names, protocol, runner, sealing, serving, standins, testkit
+from . import (
+    finish,
+    linux,
+    names,
+    protocol,
+    reading,
+    rewriting,
+    runner,
+    sealing,
+    serving,
+    soundness,
+    standins,
+    testkit,
+)
+from .link import Link
 
 
 def run(request: bytes, fd: int) -> None:
@@ -146,38 +160,51 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     The preamble is the problem's, so what it defines is the tests' own here.
     """
 
-    def report(name: str, passed: bool, message: str) -> None:
+    failed: list[str] = []
+
+    def told(name: str, passed: bool, message: str) -> None:
+        if not passed:
+            failed.append(name)
         emit(fd, ("test", name, passed, message[:500]))
 
-    def refused(reason: str) -> None:
-        emit(fd, ("refused", reason[:500]))
+    def stopped(word: str, reason: str) -> None:
+        emit(fd, (word, reason[:500]))
+        if word != "refused":
+            emit(fd, ("finished", wanted["nonce"]))
         finish.flush()
         os._exit(0)
 
-    link = standins.Link(sealing.Pipe(*talk()))
+    entry = frozenset(wanted["entry"])
+    shown = reading.used_as_classes(wanted["tests"]) | frozenset(wanted["classes"])
+    link = Link(sealing.Pipe(*talk()), soundness.Names(shown, entry))
     try:
         link.answer()
     except BaseException:  # the program's own end tells
         return
-    standins.on_refusal.append(refused)
+    standins.on_stop.append(stopped)
     testkit.install_lazily()
-    entry = frozenset(wanted["entry"])
     space = new_module(wanted["test_module"])
-    own_names = bound_names(wanted["tests"])
-    used = [name for name in free_names(wanted["tests"], {}) if name not in own_names]
+    own_names = reading.bound_names(wanted["tests"])
+    used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     module = names.stand_in_module(link, wanted["module"], space, used, entry)
-    sys.modules[wanted["module"]] = module
+    names.install(module)
+    lacks: list[str] = []
     if wanted["appended"]:
         space["__name__"] = wanted["module"]
-        if wanted["preamble"]:
+        try:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
+        except Exception as exc:
+            lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
         names.fill(space, link, module, [name for name in used if name not in space], entry)
-    lacks: list[str] = []
     own = (wanted["module"], wanted["test_module"])
-    runner.run(wanted["tests"], space, dict(space), runner.Report(report, lacks.append, own, standins.is_standin))
-    if lacks:
-        emit(fd, ("lacks", lacks[0][:500]))
-    for word, text in (("broken", link.broken), ("undecided", link.undecided), ("claim", link.claim)):
+    space[rewriting.NAME] = standins.is_same
+    if "assertIs" in wanted["tests"]:
+        rewriting.unittest_too(standins.is_same)
+    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
+    runner.run(wanted["tests"], space, dict(space), report)
+    if not (link.asked or failed):
+        lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")
+    for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claims())):
         if text:
             emit(fd, (word, text[:500]))
     emit(fd, ("finished", wanted["nonce"]))
@@ -191,40 +218,3 @@ def talk() -> tuple[int, int]:
     os.close(null)
     os.close(5)
     return source, sink
-
-
-def bound_names(source: str) -> set[str]:
-    """Names that the source's own top level imports or defines."""
-    found: set[str] = set()
-    try:
-        tree: Any = compile(source, "<tests>", "exec", runner.ONLY_AST, dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return found
-    for node in tree.body:
-        kind = type(node).__name__
-        if kind in ("Import", "ImportFrom"):
-            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        elif kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
-            found.add(node.name)
-        elif kind == "Assign":
-            found.update(target.id for target in node.targets if type(target).__name__ == "Name")
-    return found
-
-
-def free_names(source: str, space: dict[str, Any]) -> list[str]:
-    """Names that the source reads and neither the interpreter nor ``space`` has."""
-    found: dict[str, None] = {}
-    try:
-        waiting: list[Any] = [compile(source, "<tests>", "exec", runner.ONLY_AST, dont_inherit=True)]
-    except (SyntaxError, ValueError):
-        return []
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += reversed(node)
-        elif hasattr(node, "_fields"):
-            if type(node).__name__ == "Name":
-                found[node.id] = None
-            waiting += [getattr(node, field, None) for field in reversed(node._fields)]
-    known = sys.modules["builtins"].__dict__
-    return [name for name in found if name not in known and name not in space]

@@ -7,14 +7,18 @@ import sys
 import types
 from typing import Any
 
-from . import sealing
-from .standins import Link, refuse
+from .library import PUBLIC, TYPES, by_name
+from .link import Link
+from .standins import StandinType, refuse
 
 _MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matplotlib.pyplot", "nx": "networkx"}
 # What tests compare with: never the program's, wherever it may have it from. A longer list would take functions from
 # programs that are asked for them (a ``median`` beside the ``mean`` that the problem names).
 _COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
             "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
+_COMPARE |= TYPES
+# Libraries whose names a program may have for things of its own: the tests may have meant the library's.
+_USUAL = "math cmath collections functools itertools decimal fractions datetime".split()
 
 
 def stand_in_module(
@@ -51,17 +55,44 @@ def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry
     """
     asked = []
     for name in names:
-        if name in entry or not library(space, name):
+        own = name in TYPES and name in link.names.shown  # a Counter with methods that the library's has not
+        if name in entry or own or not library(space, name):
             asked.append(name)
     for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
         what, value = row
         if what == "library":
-            found = sealing.by_name(value) if type(value) is str and value.rpartition(":")[2] == name else None
+            found = by_name(value, PUBLIC) if type(value) is str and value.rpartition(":")[2] == name else None
             if found is not None:
                 space[name] = found
         elif what == "own":
             space[name] = value
-            link.origin(value, "get", module, name)
+            link.asked += 1
+            if isinstance(value, StandinType):
+                link.names.took(value, name)
+            known = name in entry or not (
+                entry or isinstance(value, StandinType)
+            )  # the tests may be of a function so named
+            if not known and not link.claim and (library_name := namesake(name)):
+                link.claim = f"the tests take {name!r} from the program, and {library_name} has one too"
+
+
+def namesake(name: str) -> str:
+    """A library that has something of that name; "" where none does."""
+    for library_name in _USUAL:
+        if name in vars(importlib.import_module(library_name)):
+            return library_name
+    return ""
+
+
+def install(module: types.ModuleType) -> None:
+    """Make the program's module one that can be imported, and the packages that its name has before it."""
+    parts = module.__name__.split(".")
+    sys.modules[module.__name__] = child = module
+    for count in range(len(parts) - 1, 0, -1):
+        package = types.ModuleType(".".join(parts[:count]))
+        package.__path__ = []
+        setattr(package, parts[count], child)
+        sys.modules[package.__name__] = child = package
 
 
 def library(space: dict[str, Any], name: str) -> bool:

@@ -155,16 +155,18 @@ def serve_request(*, source_file: str, module: str) -> bytes:
 
 def sealed_request(
     *, module: str, tests: str, test_module: str, test_file: str, nonce: str, appended: bool, preamble: str,
-    entry: Sequence[str],
+    entry: Sequence[str], classes: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
     """Ask the harness to run test source against stand-ins for the program at the other end of its pipes.
 
     ``appended``: what the tests do not define themselves is the preamble's, a library's or the program's;
-    ``entry``: names that are the program's whatever library has them too.
+    ``entry``: names that are the program's whatever library has them too; ``classes``: names that the problem says
+    to be classes.
     """
     return encode_value(
         {"kind": "sealed", "file": test_file, "module": module, "tests": tests, "test_module": test_module}
         | {"nonce": nonce, "appended": appended, "preamble": preamble, "entry": list(entry)}
+        | {"classes": list(classes)}
     )
 
 
@@ -174,7 +176,7 @@ TestReport.__test__ = False  # type: ignore[attr-defined]
 
 def record(value: Any) -> bytes:
     """One record of the harness's result stream: 4-byte length, then the value."""
-    data = encode_value(value, MAX_RESULT)
+    data = encode_value(value, MAX_RESULT, exact=True)
     return struct.pack(">I", len(data)) + data
 
 

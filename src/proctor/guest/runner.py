@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+
+from .fixtures import Fault, Test, call_if_there, finished, fixture_of, is_expected_to_fail, rows_of, skips
+from .raising import TESTS_FILE
 
 ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
 
 # Bound before a program runs.
 _compile, _exec = compile, exec
-
-
-class Fault(Exception):
-    """The test file asks for what is not here; no program is to blame."""
 
 
 class Report:
@@ -24,6 +23,7 @@ class Report:
         fault: called with what the test file itself lacks here; None: nobody can tell that from the program's doing.
         own: names of the program's modules.
         foreign: tells what is the program's and therefore no test.
+        rewrite: changes the tests' tree before it is compiled.
     """
 
     def __init__(
@@ -32,8 +32,10 @@ class Report:
         fault: Callable[[str], Any] | None = None,
         own: tuple[str, ...] = (),
         foreign: Callable[[Any], bool] = lambda value: False,
+        rewrite: Callable[[Any], Any] = lambda tree: None,
     ) -> None:
-        self.tell, self.fault, self.own, self.foreign = tell, fault, own, foreign
+        self.tell, self.fault, self.foreign, self.rewrite = tell, fault, foreign, rewrite
+        self.own = {name.partition(".")[0] for name in own}
 
     def __call__(self, name: str, passed: bool, message: str = "") -> None:
         self.tell(name, passed, message)
@@ -57,28 +59,47 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     """Run test source in a namespace, then the test functions and TestCases that it added to it."""
     called: set[str] = set()
     try:
-        tree = _compile(source, "<tests>", "exec", ONLY_AST, dont_inherit=True)
+        tree = _compile(source, TESTS_FILE, "exec", ONLY_AST, dont_inherit=True)
         called = called_at_top(tree)
-        _exec(_compile(tree, "<tests>", "exec", dont_inherit=True), space)
+        report.rewrite(tree)
+        _exec(_compile(tree, TESTS_FILE, "exec", dont_inherit=True), space)
         report("module", True, "")
     except BaseException as exc:
         report.failed("module", exc)
     added = {k: v for k, v in space.items() if (k not in before or before[k] is not v) and not report.foreign(v)}
+    if "pytest_generate_tests" in added and report.fault is not None:
+        report.fault("the tests define pytest_generate_tests, which is not known here")
+    unset = _set_up(added, "setup_module", _Module(space))
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):
-                methods(key, value, report)
-        elif key.startswith("test") and key not in called and callable(value) and not getattr(value, "__fixture__", 0):
-            if skips(value):
-                continue
-            try:
-                calls = list(variants(key, value, added))
-            except Exception as exc:  # rows that do not fit, say
-                report.failed(key, exc)
-                continue
-            for name, call in calls:
-                one(name, call, _if_passed(report) if marked(value, "xfail") else report)
+                methods(key, value, added, report, unset)
+        elif key.startswith("test") and key not in called and callable(value):
+            if fixture_of(value) is None:
+                variants(key, value, added, None, report, unset)
+    _tear_down(added, "teardown_module", _Module(space), report)
     cases(added, report)
+
+
+class _Module:
+    """The tests' names as the module that ``setup_module`` is given."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self.__dict__ = space
+
+
+def _set_up(holder: Any, name: str, argument: Any) -> BaseException | None:
+    """Call what comes before several tests; what it raised is what they all say."""
+    try:
+        call_if_there(holder, name, argument)
+    except BaseException as exc:
+        return exc
+    return None
+
+
+def _tear_down(holder: Any, name: str, argument: Any, report: Report) -> None:
+    if exc := _set_up(holder, name, argument):
+        report.failed(name, exc)
 
 
 def called_at_top(tree: Any) -> set[str]:
@@ -110,100 +131,45 @@ def one(name: str, call: Callable[[], Any], report: Report) -> None:
 
 def _if_passed(report: Report) -> Report:
     """For what is expected to fail."""
-    return Report(lambda name, passed, message: report(name, passed, message) if passed else None)
+    tell = lambda name, passed, message: report(name, passed, message) if passed else None  # noqa: E731
+    return Report(tell, report.fault, tuple(report.own), report.foreign)
 
 
-def marked(value: Any, name: str) -> list[Any]:
-    """Marks of that name on a test."""
-    return [mark for mark in getattr(value, "pytestmark", ()) if getattr(mark, "name", "") == name]
-
-
-def skips(value: Any) -> bool:
-    """The test file itself skips this test."""
-    return bool(marked(value, "skip")) or any(mark.args and mark.args[0] for mark in marked(value, "skipif"))
-
-
-def variants(name: str, function: Any, space: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """A test function once, or once for each row of its ``pytest.mark.parametrize``, its fixtures made for each."""
-    rows: list[tuple[str, dict[str, Any]]] = [("", {})]
-    for mark in reversed(getattr(function, "pytestmark", ())):
-        if getattr(mark, "name", "") == "parametrize":
-            rows = [
-                (f"{before}-{at}" if before else str(at), {**given, **added})
-                for before, given in rows
-                for at, added in enumerate(_rows(*mark.args[:2]))
-            ]
+def variants(
+    name: str, function: Any, space: dict[str, Any], kind: Any, report: Report, unset: BaseException | None
+) -> None:
+    """Run a pytest test once, or once for each row of its parametrizations."""
+    places = (space.get("pytestmark", ()), kind, function)
+    try:
+        if skips(*places):
+            report(name, False, "")  # without a message: the decorator's doing; who reads the source knows of it
+            return
+        if unset is not None:
+            raise unset
+        rows = rows_of(*places)
+        if is_expected_to_fail(*places):
+            report = _if_passed(report)
+    except BaseException as exc:  # rows that do not fit, say
+        report.failed(name, exc)
+        return
     for label, given in rows:
-        yield (f"{name}[{label}]" if label else name), _Bound(function, given, space)
+        one(f"{name}[{label}]" if label else name, Test(function, given, space, kind), report)
 
 
-def _rows(names: Any, values: Any) -> list[dict[str, Any]]:
-    wanted = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
-    rows = []
-    for value in values:
-        value = getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value
-        rows.append(
-            dict(zip(wanted, value if len(wanted) > 1 or isinstance(names, list | tuple) else (value,), strict=True))
-        )
-    return rows
-
-
-class _Bound:
-    """A test with its arguments: given ones, then fixtures by name."""
-
-    def __init__(self, function: Any, given: dict[str, Any], space: dict[str, Any]) -> None:
-        self.function, self.given, self.space = function, given, space
-
-    def __call__(self) -> None:
-        ends: list[Iterator[Any]] = []
-        try:
-            self.function(**self.arguments(self.function, self.given, ends))
-        finally:
-            for end in reversed(ends):
-                next(end, None)
-
-    def arguments(self, function: Any, given: dict[str, Any], ends: list[Iterator[Any]]) -> dict[str, Any]:
-        code = getattr(function, "__code__", None)
-        wanted = code.co_varnames[: code.co_argcount] if code is not None else ()
-        defaults = len(getattr(function, "__defaults__", None) or ())
-        found = dict(given)
-        for name in wanted[: len(wanted) - defaults]:
-            if name in found or name == "self":
-                continue
-            if name == "tmp_path":
-                found[name] = new_folder()
-                continue
-            fixture = self.space.get(name)
-            if not getattr(fixture, "__fixture__", False):
-                raise Fault(f"the tests ask for the fixture {name!r}, which is not known here")
-            value = fixture(**self.arguments(fixture, {}, ends))  # type: ignore[misc]
-            if isinstance(value, types.GeneratorType):
-                ends.append(value)
-                value = next(value)
-            found[name] = value
-        return found
-
-
-def new_folder() -> Any:
-    """What ``tmp_path`` is."""
-    import pathlib
-    import tempfile
-
-    return pathlib.Path(tempfile.mkdtemp())
-
-
-def methods(name: str, kind: Any, report: Report) -> None:
+def methods(name: str, kind: Any, space: dict[str, Any], report: Report, unset: BaseException | None) -> None:
     """The test methods of a plain class, each on an instance of its own, as pytest runs them."""
+    unset = unset or _set_up(kind, "setup_class", kind)
     for key in dir(kind):
-        if key.startswith("test") and callable(getattr(kind, key)) and not skips(getattr(kind, key)):
-
-            def call(key: str = key) -> None:
-                instance = kind()
-                if hasattr(instance, "setup_method"):
-                    instance.setup_method()
-                getattr(instance, key)()
-
-            one(f"{name}.{key}", call, report)
+        value = getattr(kind, key)
+        if report.foreign(value):
+            continue
+        if key.startswith("Test") and isinstance(value, type) and not _is_test_case(value):
+            methods(f"{name}.{key}", value, space, report, unset)
+        elif key.startswith("test") and callable(value):
+            if fixture_of(value) is None:
+                function = value.__func__ if isinstance(value, types.MethodType) else value
+                variants(f"{name}.{key}", function, space, kind, report, unset)
+    _tear_down(kind, "teardown_class", kind, report)
 
 
 def _is_test_case(value: type) -> bool:
@@ -211,20 +177,81 @@ def _is_test_case(value: type) -> bool:
 
 
 def cases(space: dict[str, Any], report: Report) -> None:
-    """Run the unittest classes among the tests' names, each method by itself."""
+    """Run the unittest classes among the tests' names, each method by itself.
+
+    That a method passed is known by its own end, not by what unittest makes of an exception.
+    """
     import unittest
 
+    class Alone(unittest.TestSuite):
+        """Looks for no set-up of a module: a name of that module may be the program's to answer for."""
+
+        def _handleModuleFixture(self, test: Any, result: Any) -> None: ...
+        def _handleModuleTearDown(self, result: Any) -> None: ...
+
     loader = unittest.TestLoader()
-    for key, value in space.items():
-        if not (isinstance(value, type) and issubclass(value, unittest.TestCase)) or value is unittest.TestCase:
-            continue
+    found = [
+        (key, value)
+        for key, value in space.items()
+        if isinstance(value, type) and issubclass(value, unittest.TestCase) and value is not unittest.TestCase
+    ]
+    unset = _set_up(space, "setUpModule", None) if found else None
+    for key, value in found:
         for method in loader.getTestCaseNames(value):
-            result = unittest.TestResult()
+            name, function = f"{key}.{method}", getattr(value, method)
+            if report.foreign(function):
+                continue
             try:
-                unittest.TestSuite([value(method)]).run(result)
+                flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
+                if flagged or skips(space.get("pytestmark", ()), value, function):
+                    report(name, False, "")
+                    continue
+                if unset is not None:
+                    raise unset
+                fails = is_expected_to_fail(value, function)
             except BaseException as exc:
-                report(f"{key}.{method}", False, type(exc).__name__)
+                report.failed(name, exc)
+                continue
+            result = unittest.TestResult()
+            ends: list[Any] = []
+            try:
+                test = value(method)
+                setattr(test, method, _to_its_end(getattr(test, method), ends))
+                Alone([test]).run(result)
+            except BaseException as exc:
+                report(name, False, type(exc).__name__)
+                continue
+            if fails and not result.unexpectedSuccesses:
                 continue
             bad = [*result.errors, *result.failures]
-            good = result.testsRun == 1 and not bad and not result.skipped and not result.unexpectedSuccesses
-            report(f"{key}.{method}", good, bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "")
+            good = ends == [True] and not bad and not result.skipped and not result.unexpectedSuccesses
+            said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
+            if ends and isinstance(ends[0], Fault):
+                report.failed(name, ends[0])
+            else:
+                report(name, good, "" if good else said)
+    if found:
+        _tear_down(space, "tearDownModule", None, report)
+
+
+def _to_its_end(method: Any, ends: list[Any]) -> Any:
+    """A test method that notes in ``ends`` that its last line was passed, or what is wrong with it."""
+
+    def call(*args: Any) -> None:
+        result = method(*args)
+        try:
+            finished(result)
+        except Fault as exc:
+            ends.append(exc)
+            raise
+        ends.append(True)
+
+    async def wait(*args: Any) -> None:
+        await method(*args)
+        ends.append(True)
+
+    function = getattr(method, "__func__", method)
+    code = getattr(function, "__code__", None)
+    made = wait if code is not None and code.co_flags & 0x80 else call  # inspect.CO_COROUTINE
+    made.__dict__.update(getattr(function, "__dict__", {}))
+    return made

@@ -13,24 +13,21 @@ bounds, and can be wrong, which is what tests look for.
 
 from __future__ import annotations
 
-import builtins
 import collections
 import datetime
 import decimal
 import fractions
 import os
 import struct
-import sys
 import threading
-import types
 from collections.abc import Callable
 from typing import Any
 
 from . import values
+from .library import builtin_exception, data_class
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
 MAX_ALL = 256 << 20  # bytes that one side reads in all
-_ITSELF = object()
 
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict))
 # Changed by whoever gets them: compared before and after a call.
@@ -120,10 +117,8 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
         return kind.__name__, list(value.items())
     if kind is collections.defaultdict:
         factory = value.default_factory
-        known = (
-            factory if factory is None or getattr(builtins, getattr(factory, "__name__", ""), 0) is factory else None
-        )
-        return "defaultdict", (known, list(value.items()))
+        known = data_class(getattr(factory, "__name__", "")) is factory
+        return "defaultdict", (factory if known else None, list(value.items()))
     if kind is collections.deque:
         return "deque", (list(value), value.maxlen)
     if kind is bytearray:
@@ -146,9 +141,9 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
         return "record", (kind.__name__, fields, list(value))
     if value is Ellipsis or value is NotImplemented:
         return "constant", str(value)
-    if isinstance(value, type) and getattr(builtins, value.__name__, _ITSELF) is value:
+    if isinstance(value, type) and data_class(type.__dict__["__name__"].__get__(value)) is value:
         return "builtin", value.__name__
-    if isinstance(value, BaseException) and getattr(builtins, kind.__name__, _ITSELF) is kind:
+    if isinstance(value, BaseException) and builtin_exception(kind.__name__) is kind:
         return "exception", (kind.__name__, plain_arguments(value))
     return None
 
@@ -204,8 +199,8 @@ class Reader(values.Decoder):
 
 
 def _factory(value: Any) -> Any:
-    if value is not None and (not isinstance(value, type) or getattr(builtins, value.__name__, None) is not value):
-        raise ValueError("no built-in class")
+    if value is not None and data_class(getattr(value, "__name__", "")) is not value:
+        raise ValueError("no class of data")
     return value
 
 
@@ -226,18 +221,30 @@ def _view(payload: Any) -> Any:
 
 
 def _builtin(name: Any) -> Any:
-    found = getattr(builtins, name)
-    if not isinstance(found, type):
+    found = data_class(name)
+    if found is None:
         raise ValueError("no class")
     return found
 
 
 def _exception(payload: Any) -> Any:
     name, arguments = payload
-    kind = _builtin(name)
-    if not issubclass(kind, BaseException):
+    kind = builtin_exception(name)
+    if kind is None:
         raise ValueError("no exception")
     return made_exception(kind, arguments)
+
+
+def _naive(kind: Any) -> Callable[[Any], Any]:
+    """Of a date or time without a zone: one with a zone cannot be sent back."""
+
+    def made(text: Any) -> Any:
+        value = kind.fromisoformat(text)
+        if getattr(value, "tzinfo", None) is not None:
+            raise ValueError("a time zone")
+        return value
+
+    return made
 
 
 def made_exception(kind: Any, arguments: list[Any]) -> BaseException:
@@ -266,39 +273,13 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
     "Fraction": lambda payload: fractions.Fraction(*payload),
     "timedelta": lambda payload: datetime.timedelta(*payload),
     "date": datetime.date.fromisoformat,
-    "datetime": datetime.datetime.fromisoformat,
-    "time": datetime.time.fromisoformat,
+    "datetime": _naive(datetime.datetime),
+    "time": _naive(datetime.time),
     "record": _record,
     "constant": {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}.__getitem__,
     "builtin": _builtin,
     "exception": _exception,
 }
-
-
-def library_name(value: Any) -> str | None:
-    """``module.name`` of a function or class of the standard library; None for anything else."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, types.ModuleType):
-        module = value.__self__.__name__
-    elif isinstance(value, types.MethodDescriptorType):  # str.upper
-        module = value.__objclass__.__module__
-    if type(module) is not str or type(name) is not str:
-        return None
-    return f"{module}:{name}" if by_name(f"{module}:{name}") is value else None
-
-
-def by_name(name: str) -> Any:
-    """What ``library_name`` names, imported where it must be; None where there is none."""
-    module, _, path = name.partition(":")
-    if module.partition(".")[0] not in sys.stdlib_module_names:
-        return None
-    try:
-        found: Any = __import__(module, fromlist=["x"])
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError):
-        return None
-    return found
 
 
 lock = threading.RLock()

@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any
 
-from . import sealing
+from . import library, sealing
 from .sealing import MUTABLE, Broken, Pipe, Reader, Writer
 
 # Special methods that a stand-in has when the class of its object has them.
@@ -86,8 +86,8 @@ class Server:
         value = vars(self.module)[name]
         if isinstance(value, types.ModuleType):
             return "module", value.__name__
-        library = sealing.library_name(value)
-        return ("library", library) if library and library.endswith(f":{name}") else ("own", value)
+        known = library.library_name(value)
+        return ("library", known) if known and known.endswith(f":{name}") else ("own", value)
 
     # ------------------------------------------------------------ values
 
@@ -100,8 +100,8 @@ class Server:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
         if isinstance(value, type):
             return "class", self.class_number(value)
-        if isinstance(value, BaseException) and (library := sealing.library_name(type(value))):
-            return "library_exception", (library, sealing.plain_arguments(value))
+        if isinstance(value, BaseException) and (known := library.library_name(type(value))):
+            return "library_exception", (known, sealing.plain_arguments(value))
         if isinstance(value, BaseException):
             return "raised", (self.class_number(type(value)), sealing.plain_arguments(value))
         return "handle", (self.number(value), self.class_number(type(value)))
@@ -135,7 +135,7 @@ class Server:
         if kind == "handle":
             return self.objects[payload]
         if kind == "library":
-            return sealing.by_name(payload)
+            return library.by_name(payload)
         raise ValueError(kind)
 
     # ------------------------------------------------------------ answers
@@ -188,6 +188,8 @@ def special(target: Any, name: str, arguments: list[Any]) -> Any:
         return target(*arguments)
     if name == "__next__":
         return next(target)
+    if name == "__exit__" and isinstance(arguments[1], BaseException):
+        arguments = [type(arguments[1]), *arguments[1:]]
     for base in type(target).__mro__:
         if name in vars(base):
             method = vars(base)[name]

@@ -140,21 +140,21 @@ class Marks:
 def fixture(function: Any = None, **options: Any) -> Any:
     """Marks what makes an argument for tests."""
     if function is None:
-        return fixture
-    function.__fixture__ = True
+        return lambda given: fixture(given, **options)
+    function.__fixture__ = options
     return function
 
 
 class ParameterSet:
-    """A row of ``parametrize`` with an id."""
+    """A row of ``parametrize`` with an id, or marks."""
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
-        self.values = values
+    def __init__(self, values: tuple[Any, ...], marks: Any = ()) -> None:
+        self.values, self.marks = values, marks
 
 
 def param(*values: Any, **options: Any) -> ParameterSet:
     """A row of ``parametrize``."""
-    return ParameterSet(values)
+    return ParameterSet(values, options.get("marks", ()))
 
 
 def fail(reason: str = "", **options: Any) -> None:

@@ -6,8 +6,9 @@ and fails with ``ValueError`` on anything else.
 
 from __future__ import annotations
 
+import collections
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,11 +59,17 @@ class Pairs(_Table):
 
 
 class Encoder:
-    """Walks a value without calling any method that a program could have written."""
+    """Walks a value without calling any method that a program could have written.
 
-    def __init__(self, limit: int) -> None:
+    An object of a class that is made from a kind of data (a namedtuple, an
+    IntEnum) is the data in it, as it is for Python's own ``==``. ``exact``: for a
+    value that is compared: a deque and a range are no lists.
+    """
+
+    def __init__(self, limit: int, *, exact: bool = False) -> None:
         self.out = bytearray()
         self.limit = limit
+        self.exact = exact
 
     def put(self, value: Any, depth: int = 0) -> None:
         kind = type(value)
@@ -89,7 +96,9 @@ class Encoder:
             self.blob(b"b", bytes(value))
         elif kind in _SEQUENCES:
             self.many(_SEQUENCES[kind], list(value), depth)
-        elif issubclass(kind, dict) and kind.__module__ in ("builtins", "collections"):
+        elif kind is range and not self.exact:
+            self.many(b"l", list(value), depth)
+        elif issubclass(kind, dict):
             self.many(b"d", [x for pair in dict.items(value) for x in pair], depth)
         elif isinstance(value, Opaque):
             self.opaque(value.type_name, value.truthy)
@@ -98,7 +107,15 @@ class Encoder:
 
     def other(self, value: Any, kind: type, depth: int) -> None:
         module = kind.__module__ if type(kind.__module__) is str else ""
-        if module == "collections" and kind.__name__ == "deque":
+        for base, tag in _SEQUENCES.items():
+            if issubclass(kind, base):
+                self.many(tag, list(base.__iter__(value)), depth)
+                return
+        for base, plain in _SCALARS:
+            if issubclass(kind, base):
+                self.put(plain(value), depth)
+                return
+        if kind is collections.deque and not self.exact:
             self.many(b"l", list(value), depth)
             return
         iterates = hasattr(kind, "__next__") or (module == "builtins" and kind.__name__ in _VIEWS)
@@ -131,13 +148,21 @@ class Encoder:
         self.out += {True: b"T", False: b"F", None: b"N"}[truthy]
 
 
-_SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z", range: b"l"}
+_SEQUENCES: dict[Any, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z"}
+# The data in an object of a class that is made from it.
+_SCALARS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (complex, complex.__complex__),
+    (bytes, lambda value: bytes(memoryview(value))),
+)
 _VIEWS = ("dict_keys", "dict_values", "dict_items")
 
 
-def encode_value(value: Any, limit: int = MAX_BODY) -> bytes:
-    """Plain data as bytes; ValueError when it is deeper or larger than the bounds."""
-    encoder = Encoder(limit)
+def encode_value(value: Any, limit: int = MAX_BODY, *, exact: bool = False) -> bytes:
+    """Plain data as bytes; ValueError when it is deeper or larger than the bounds. ``exact``: see ``Encoder``."""
+    encoder = Encoder(limit, exact=exact)
     encoder.put(value)
     return bytes(encoder.out)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from statistics import fmean, median
 from typing import Any
 
@@ -107,6 +107,23 @@ class Facts:
     gap: float | None
     errors: Mapping[str, int]
     signals: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as plain JSON data; samples by their number in the completions' order, times in seconds."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("runs", "rewards", "examples"):
+            del plain[name]
+        for name in ("verdicts", "errors", "signals"):
+            plain[name] = dict(plain[name])
+        for name in ("problems", "models"):
+            plain[name] = [asdict(group) | {"verdicts": dict(group.verdicts)} for group in plain[name]]
+        for name in ("flagged", "slowest"):
+            plain[name] = [run.number for run in plain[name]]
+        return plain | {
+            "samples": len(self.runs),
+            "pass_at": {str(k): rate for k, rate in self.pass_at},
+            "claimed_problems": list(self.claimed_problems),
+        }
 
 
 def facts(samples: Iterable[Sample], *, suspicious: int, slowest: int, examples: int) -> Facts:

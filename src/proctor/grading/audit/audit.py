@@ -9,6 +9,7 @@ from typing import Any
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 from proctor.grading import pysource
+from proctor.grading.asked import asked_of
 from proctor.grading.audit import answers, othercode, pycode
 from proctor.grading.audit.signals import SIGNALS, WORTH_A_LOOK, Finding, found, suspicion
 from proctor.grading.completions import Completion as LoadedCompletion
@@ -103,7 +104,8 @@ def audit(
                 f"grade {index} is of problem {grade.problem_id!r}, its completion of {item.problem.id!r}",
                 field="grades",
             )
-        code = extract_code(item.text, item.language, extract, prompt=item.problem.prompt)
+        asked = asked_of(item.problem, item.language)
+        code = extract_code(item.text, item.language, extract, prompt=item.problem.prompt, asked=asked)
         found_.append(audit_row(grade.to_json(), code, item.problem, item.language))
     return found_
 

@@ -83,8 +83,8 @@ def detect(row: Row) -> str:
             return name
     looked = "; ".join(f"{name}: {' or '.join('+'.join(group) for group in groups)}" for name, groups in _MARKS)
     keys = ", ".join(sorted(row.data)) or "none"
-    message = f"cannot tell the format from the fields ({keys}). Looked for {looked}. Name one with format="
-    raise InputError(message, where=row.where)
+    message = f"cannot be told from the keys ({keys}); looked for {looked}; name one: {', '.join(_READERS)}"
+    raise InputError(message, where=row.where, field="format")
 
 
 def _digest(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import Any
 
 from proctor.grading import extract, pysource
@@ -137,9 +138,12 @@ def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | Non
     value, packed = item.get(name), item.get(f"{name}_b64")
     if packed is not None:
         try:
-            return base64.b64decode(packed, validate=True)
+            data = base64.b64decode(packed, validate=True)
         except (TypeError, binascii.Error, ValueError):
             row.fail(f"{place}.{name}_b64", "not base64")
+        if value is not None and encoded(printed(value)) != data:
+            row.fail(f"{place}.{name}_b64", f"says something else than {name}; keep one of the two")
+        return data
     if value is None:
         return None
     if name == "stdin" and not isinstance(value, str):
@@ -154,7 +158,10 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
             return item.get(name, default)
         if not isinstance(source, str):
             row.fail(f"{place}.{name}_py", f"a string is expected, not {kind_of(source)}")
-        return row.check(lambda: pysource.literal(source), f"{place}.{name}_py")
+        found = row.check(lambda: pysource.literal(source), f"{place}.{name}_py")
+        if (other := item.get(name)) is not None and not _may_stand_for(other, found):
+            row.fail(f"{place}.{name}_py", f"says something else than {name}; keep one of the two")
+        return found
 
     if "expected" not in item and item.get("expected_py") is None:
         row.fail(f"{place}.expected", "missing; if None is the right result, write null")
@@ -182,6 +189,40 @@ def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:
         compare="truth" if compare == "truth" else "equal",
         held_out=_held_out(row, item, place),
     )
+
+
+def _may_stand_for(data: Any, value: Any) -> bool:
+    """JSON data may be a Python value, as far as JSON has words: data sets hold both, one of them the poorer.
+
+    Lists stand for tuples and, in any order, for sets, keys are text, and numbers lose digits.
+    """
+    waiting = [(data, value)]
+    while waiting:
+        a, b = waiting.pop()
+        if isinstance(b, complex | bytes) or (isinstance(b, float) and not math.isfinite(b)):
+            continue  # JSON has no word for it
+        if isinstance(b, bool) or b is None or isinstance(b, str):
+            same = type(a) is type(b) and a == b
+        elif isinstance(b, int | float):
+            same = isinstance(a, int | float) and not isinstance(a, bool) and (a == b or _near(a, b))
+        elif isinstance(b, dict):
+            same = isinstance(a, dict) and len(a) == len(b)
+            if same and all(isinstance(key, str) for key in b):
+                same = a.keys() == b.keys()
+                waiting += [(a[key], b[key]) for key in b if same]
+        else:
+            same = isinstance(a, list) and len(a) == len(b)
+            waiting += zip(a, b, strict=True) if same and isinstance(b, list | tuple) else ()
+        if not same:
+            return False
+    return True
+
+
+def _near(a: float, b: float) -> bool:
+    try:
+        return math.isclose(a, b, rel_tol=1e-9)
+    except OverflowError:  # an int that no float holds
+        return False
 
 
 def _checker(row: Row, mode: str) -> CheckerSpec:

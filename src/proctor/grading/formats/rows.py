@@ -18,12 +18,20 @@ MAX_LINE = 1 << 30  # bytes of one line, or of a file that is one JSON array
 _T = TypeVar("_T")
 
 
+class NotJson(ValueError):
+    """A text is not JSON: why, and where, counted from 1."""
+
+    def __init__(self, error: json.JSONDecodeError) -> None:
+        self.why, self.line, self.column = error.msg, error.lineno, error.colno
+        super().__init__(f"{self.why} (line {self.line}, column {self.column})")
+
+
 def loads(text: str | bytes) -> Any:
     """JSON as Python data; ValueError that says what is wrong, also for depth, repeated keys and huge numbers."""
     try:
         return json.loads(text, parse_int=pysource.big_int, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} (line {error.lineno}, column {error.colno})") from None
+        raise NotJson(error) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} is not UTF-8") from None
     except RecursionError:
@@ -68,23 +76,27 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         if not line.strip():
             continue
         if empty and line.lstrip().startswith(b"["):
-            yield from _array(line + stream.read(MAX_LINE), name)
+            yield from _array(line + stream.read(MAX_LINE), name, number)
             return
         empty = False
-        yield f"{name}:{number}", _decoded(line, f"{name}:{number}")
+        yield f"{name}:{number}", _decoded(line.rstrip(), name, number)
     if empty:
         raise InputError("the file is empty", where=name)
 
 
-def _decoded(data: bytes, where: str) -> Any:
+def _decoded(data: bytes, name: str, number: int) -> Any:
+    """``number``: the line of the file in which ``data`` begins."""
     try:
         return loads(data.decode("utf-8"))
+    except NotJson as error:
+        where = f"{name}:{number + error.line - 1}"
+        raise InputError(f"not JSON: {error.why} (column {error.column})", where=where) from None
     except ValueError as error:
-        raise InputError(f"not JSON: {error}", where=where) from None
+        raise InputError(f"not JSON: {error}", where=f"{name}:{number}") from None
 
 
-def _array(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
-    items = _decoded(data, name)
+def _array(data: bytes, name: str, number: int) -> Iterator[tuple[str, Any]]:
+    items = _decoded(data.rstrip(), name, number)
     for position, item in enumerate(items, 1):
         yield f"{name}: item {position}", item
 

@@ -1,0 +1,219 @@
+"""The tests' side of the pipe: asks the program, and says what the tests may make of the answers."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from . import raising, sealing
+from .changes import change
+from .library import builtin_exception, library_exception, library_name
+from .sealing import Broken, Pipe, Reader, Writer
+from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
+from .standins import METHODS, Standin, StandinType, again, blank, number_of, reference, stop, weak
+
+_ENDS = ("send", "throw")  # methods of generators that may end a loop
+_MOST_CLASSES = 10_000
+
+
+class Link:
+    """The program at the other end of a pipe; ``names``: what the tests show to be classes."""
+
+    def __init__(self, pipe: Pipe, names: Names | None = None) -> None:
+        self.pipe, self.names = pipe, names or Names()
+        self.kinds: dict[int, Any] = {}
+        self.numbers: dict[Any, int] = {}  # a class made here -> its number
+        self.alive: dict[int, Any] = {}  # weak references to stand-ins
+        self.dropped: list[int] = []
+        self.arrived: list[Any] = []  # classes that the last answer held
+        self.broken = ""
+        self.asked = 0  # what the tests asked of the program
+        self.valued: set[type] = set()  # classes whose objects the tests made from arguments
+        self.claim = ""  # where a pass hangs on what an object says of another
+        self.equal: dict[type, set[bool]] = {}  # what comparisons of objects of a class have said
+
+    def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
+        """One request and its answer; raises what the program raised."""
+        with sealing.lock:
+            if self.broken:
+                raise Broken(self.broken)
+            doubt = self.doubtful(what, target, name)
+            if doubt and what != "get":
+                stop("undecided", doubt)  # before the operand is sent: it may be the answer
+            if what == "call" and (args or keywords) and isinstance(target, StandinType):
+                self.valued.add(target)
+            self.asked += what != "names"
+            dropped, self.dropped, self.arrived = self.dropped, [], []
+            writer = Writer(self.foreign)
+            writer.put((what, target, name, list(args), keywords or {}, dropped))
+            try:
+                self.pipe.send(bytes(writer.out))
+                value = self.answer(args)
+            except Broken as exc:
+                self.broken = str(exc)
+                raise
+            except (StopIteration, StopAsyncIteration) as exc:
+                if what == "special" and name == "__next__":
+                    object.__setattr__(target, "__ended__", True)
+                    raise
+                if isinstance(target, Standin) and target.__via__ in _ENDS:
+                    stop("undecided", f"{target.__via__}() of the program's ended: whether it ends a loop is its word")
+                raise RuntimeError(f"the program raised {type(exc).__name__}") from None
+            if doubt:
+                stop("undecided", doubt)
+            if what == "names":
+                return value
+            return self.origin(value, what, target, name)
+
+    def doubtful(self, what: str, target: Any, name: str) -> str:
+        """Why this use of the program's has its word stand where data may be due; "" where it does not."""
+        if isinstance(target, StandinType):
+            level, kind = self.names.level(target), target
+            use = what == "get" and data_has(name)
+        elif isinstance(target, Standin):
+            level, kind = target.__sound__, type(target)
+            use = level != MADE and may_be_data(what, kind, name)
+        else:
+            return ""
+        called = repr(type.__dict__["__name__"].__get__(kind)[:50])
+        if use and level == UNSURE:
+            self.claim = f"the tests use {called} by {name[:50]!r}, and nothing in them shows that it is a class"
+        elif use and level == OF_ITS_KIND:
+            self.claim = f"the tests use what a method of {called} returned by {name[:50]!r}"
+        elif use and level != MADE:
+            return f"the tests use {called} as data, by {name[:50]!r}: an object that they did not make"
+        return ""
+
+    def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
+        """What the tests get: an object as a reference of its own, by how they got it."""
+        owned = isinstance(target, Standin | StandinType)
+        for kind in self.arrived:
+            inner = isinstance(target, StandinType) and self.names.level(target)
+            if kind is value and what == "get" and (inner or not owned):
+                self.names.took(kind, name)
+            else:
+                self.names.came(kind)
+        if not isinstance(value, Standin):
+            return value
+        if what == "get" and owned:
+            return reference(value, via=name, owner=target)
+        if what == "special" and type(value) is type(target):
+            return reference(value, sound=of_special(name, target.__sound__))
+        if what == "call":
+            return reference(value, sound=self.of_call(type(value), target))
+        return value
+
+    def of_call(self, kind: type, target: Any) -> int:
+        """What a call's result of a class is."""
+        if isinstance(target, StandinType):
+            return self.names.level(target) if kind is target else 0
+        owner = target.__owner__ if isinstance(target, Standin) else None
+        if isinstance(owner, StandinType):
+            return OF_ITS_KIND if kind is owner and self.names.level(owner) else 0
+        # Complex numbers have methods that give complex numbers; a class that only holds functions has not.
+        own = isinstance(owner, Standin) and type(owner) is kind and owner.__sound__ and kind in self.valued
+        return OF_ITS_KIND if own else 0
+
+    def compared(self, kind: type, equal: bool) -> None:
+        """Note that two objects were said to be equal, or not to be."""
+        self.equal.setdefault(kind, set()).add(equal)
+
+    def claims(self) -> str:
+        """Why a pass is partly the program's word; "" where it is not."""
+        for kind, said in self.equal.items():
+            if said == {True} and not self.claim:
+                return f"objects of {kind.__name__[:50]!r} were compared with each other, and never said to differ"
+        return self.claim
+
+    def answer(self, args: tuple[Any, ...] = ()) -> Any:
+        """The answer that is due; changed arguments are changed here too, and printed text is printed."""
+        data = self.pipe.receive()
+        how, at = data[:1], 1
+        parts = []
+        for _ in range(2):
+            size = int.from_bytes(data[at : at + 4], "big")
+            parts.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+        fresh, text = Reader(parts[0], self.own).whole()
+        try:
+            for row in fresh:
+                self.learn(*row)
+            if text:
+                sys.stdout.write(text)
+            for index, items in Reader(data[at:], self.own).whole():
+                change(args[index], items, again)
+        except (TypeError, ValueError, IndexError, AttributeError) as exc:
+            raise Broken(f"the answer cannot be read: {exc}") from None
+        value = Reader(parts[1], lambda kind, payload: self.own(kind, payload, args)).whole()
+        if how != b"E":
+            return value
+        if not isinstance(value, BaseException):
+            raise Broken("the answer is no exception")
+        raise raising.mark(value)
+
+    # ------------------------------------------------------------ values
+
+    def foreign(self, value: Any) -> tuple[str, Any]:
+        """What the tests pass that is no data: a stand-in, or something of the standard library."""
+        if isinstance(value, Standin):
+            return "handle", number_of(value)
+        if isinstance(value, type) and value in self.numbers:
+            return "handle", self.numbers[value]
+        if isinstance(value, BaseException):
+            return "exception", (raising.builtin_base(type(value)).__name__, sealing.plain_arguments(value))
+        if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
+            return "handle", 0
+        name = library_name(value)
+        if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
+            raise TypeError(
+                "a subscript of a class that a program gave for data"
+            )  # its choice, and no code of the tests
+        if name is None:
+            what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
+            stop("refused", f"they pass {what} of their own to the program")
+        return "library", name
+
+    def own(self, kind: str, payload: Any, args: tuple[Any, ...] = ()) -> Any:
+        """What an answer holds that is no data."""
+        if kind == "argument":
+            return args[payload]
+        if kind == "class":
+            self.arrived.append(self.kinds[payload])
+            return self.kinds[payload]
+        if kind == "raised":
+            number, arguments = payload
+            if not issubclass(self.kinds[number], BaseException):
+                raise ValueError("no exception")
+            return sealing.made_exception(self.kinds[number], arguments)
+        if kind == "library_exception":
+            name, arguments = payload
+            return sealing.made_exception(library_exception(name), arguments)
+        if kind != "handle":
+            raise ValueError(kind)
+        number, class_number = payload
+        known = self.alive.get(number)
+        if known is not None and (found := known()) is not None:
+            return found
+        made = object.__new__(self.kinds[class_number])
+        blank(made, number)
+        self.alive[number] = weak(made)
+        return made
+
+    def learn(self, number: int, name: str, error: bool, bases: list[Any], special: list[str]) -> None:
+        """Make the class that stands for one of the program's."""
+        if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
+            raise ValueError("no class")
+        found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
+        if error:
+            parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
+            made: Any = type(name, parents, {"__module__": "solution"})
+        else:
+            parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
+            space = {method: METHODS[method] for method in special if method in METHODS}
+            made = StandinType(name, parents, {"__slots__": (), **space}, link=self)
+        self.kinds[number], self.numbers[made] = made, number
+
+    def let_go(self, number: int) -> None:
+        self.alive.pop(number, None)
+        self.dropped.append(number)

@@ -1,0 +1,179 @@
+"""What the source of sealed tests says by itself: the names that it binds and reads, and which it uses as classes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from .library import TYPES
+from .runner import ONLY_AST
+from .soundness import data_has, is_class_name
+
+_LOOKS_AT_A_CLASS = frozenset("isinstance issubclass assertIsInstance assertNotIsInstance assertIsSubclass".split())
+_COMPARES = frozenset(("assertEqual", "assertNotEqual", "assertLess", "assertGreater"))
+_SCOPES = ("FunctionDef", "AsyncFunctionDef", "Lambda")
+
+
+def parsed(source: str) -> Any:
+    """The tree; None where the source is not Python."""
+    try:
+        return compile(source, "<tests>", "exec", ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def kind_of(node: Any) -> str:
+    return type(node).__name__
+
+
+def inside(node: Any) -> Iterator[Any]:
+    """A node and all below it, in the order of the source."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += reversed(node)
+        elif hasattr(node, "_fields"):
+            yield node
+            waiting += [getattr(node, field, None) for field in reversed(node._fields)]
+
+
+def bound_names(source: str) -> set[str]:
+    """Names that the source's own top level imports or defines."""
+    found: set[str] = set()
+    tree = parsed(source)
+    for node in tree.body if tree is not None else ():
+        kind = kind_of(node)
+        if kind in ("Import", "ImportFrom"):
+            found.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
+            found.add(node.name)
+        elif kind == "Assign":
+            found.update(target.id for target in node.targets if kind_of(target) == "Name")
+    return found
+
+
+def free_names(source: str) -> list[str]:
+    """Names that the source reads and the interpreter has not."""
+    tree = parsed(source)
+    found = dict.fromkeys(node.id for node in inside(tree) if kind_of(node) == "Name") if tree is not None else {}
+    return [name for name in found if name not in vars(sys.modules["builtins"])]
+
+
+def used_as_classes(source: str) -> frozenset[str]:
+    """Names of the program's that the source shows to be classes.
+
+    It asks ``isinstance`` of one, compares two objects made by the same name, or makes an object by it and uses what no data has: an attribute or method of a
+    name that data does not know. Of a name that is written as classes are, also a method that is called for what it
+    does, or any of an object that was made from nothing.
+    """
+    tree = parsed(source)
+    try:
+        return _Classes(tree).shown if tree is not None else frozenset()
+    except RecursionError:
+        return frozenset()
+
+
+class _Classes:
+    """Finds them; a variable counts where all that its scope assigns to it is made by the same name."""
+
+    def __init__(self, tree: Any) -> None:
+        self.real: dict[str, str] = {}  # a name here -> the program's name for it
+        for node in inside(tree):
+            if kind_of(node) == "ImportFrom":
+                self.real.update({alias.asname: alias.name for alias in node.names if alias.asname})
+        self.made: dict[tuple[int, str], set[tuple[str, bool]]] = {}  # scope and variable -> class and "from nothing"
+        self.uses: list[tuple[tuple[int, ...], Any, str, bool]] = []
+        self.found: set[str] = set()
+        self.classes: set[int] = set()  # scopes that are classes
+        self.walk(tree, (id(tree),))
+        for scopes, holder, attribute, acts in self.uses:
+            for name, empty in self.makers(holder, scopes):
+                shows = not data_has(attribute) or (is_class_name(name) and (acts or empty))
+                if name and shows:
+                    self.found.add(name)
+        self.shown = frozenset(self.found)
+
+    def walk(self, node: Any, scopes: tuple[int, ...], acts: bool = False) -> None:
+        kind = kind_of(node)
+        if isinstance(node, list):
+            for part in node:
+                self.walk(part, scopes)
+            return
+        if not hasattr(node, "_fields"):
+            return
+        if kind in _SCOPES or kind == "ClassDef":
+            scopes = (*scopes, id(node))
+            if kind == "ClassDef":
+                self.classes.add(id(node))
+        elif kind in ("Assign", "AnnAssign", "NamedExpr"):
+            for target in node.targets if kind == "Assign" else [node.target]:
+                self.assigned(target, node.value, scopes)
+        elif kind == "withitem" and node.optional_vars is not None:
+            self.assigned(node.optional_vars, node.context_expr, scopes)
+        elif kind in ("For", "comprehension"):
+            self.assigned(node.target, None, scopes)
+        elif kind == "Attribute":
+            self.uses.append((scopes, node.value, node.attr, acts or kind_of(node.ctx) == "Store"))
+            if (name := self.named(node.value)) and is_class_name(name) and not data_has(node.attr):
+                self.found.add(name)
+        elif kind == "Call" and getattr(node.func, "id", getattr(node.func, "attr", "")) in _LOOKS_AT_A_CLASS:
+            for argument in node.args[1:2]:
+                for part in argument.elts if kind_of(argument) == "Tuple" else [argument]:
+                    self.found.update(filter(None, [self.named(part)]))
+        elif kind == "Call" and getattr(node.func, "attr", "") in _COMPARES:
+            self.compared(node.args[:2])
+        elif kind == "Compare" and len(node.comparators) == 1:
+            self.compared([node.left, node.comparators[0]])
+        elif kind == "Expr" and kind_of(node.value) == "Call" and kind_of(node.value.func) == "Attribute":
+            self.walk(node.value.func, scopes, acts=True)  # a method called for what it does
+        for field in node._fields:
+            self.walk(getattr(node, field, None), scopes)
+
+    def compared(self, sides: list[Any]) -> None:
+        """Two objects made by the same name, compared with each other: no answer is compared with an answer."""
+        names = {self.maker(side)[0] for side in sides}
+        if len(sides) == 2 and len(names) == 1 and is_class_name(name := names.pop()) and name not in TYPES:
+            self.found.add(name)
+
+    def named(self, node: Any) -> str:
+        """The program's name that a plain name, or an attribute of a plain name, may stand for."""
+        if kind_of(node) == "Name":
+            return self.real.get(str(node.id), str(node.id))
+        return str(node.attr) if kind_of(node) == "Attribute" and kind_of(node.value) == "Name" else ""
+
+    def maker(self, node: Any) -> tuple[str, bool]:
+        """Which name makes an object by a call, and whether from nothing; "" where none does."""
+        if kind_of(node) != "Call":
+            return "", False
+        return self.named(node.func), not (node.args or node.keywords)
+
+    def variable(self, node: Any, scopes: tuple[int, ...]) -> tuple[int, str] | None:
+        """A name, or an attribute of ``self``, which is the class's."""
+        if kind_of(node) == "Name":
+            return scopes[-1], node.id
+        if kind_of(node) == "Attribute" and getattr(node.value, "id", "") == "self" and len(scopes) > 2:
+            return scopes[1], "self." + node.attr
+        return None
+
+    def assigned(self, target: Any, value: Any, scopes: tuple[int, ...]) -> None:
+        if kind_of(target) in ("Tuple", "List"):
+            values = value.elts if kind_of(value) in ("Tuple", "List") and len(value.elts) == len(target.elts) else None
+            for at, part in enumerate(target.elts):
+                self.assigned(part, values[at] if values else None, scopes)
+        elif (key := self.variable(target, scopes)) is not None:
+            self.made.setdefault(key, set()).add(self.maker(value))
+            if key[0] in self.classes:
+                self.made.setdefault((key[0], f"self.{key[1]}"), set()).add(self.maker(value))
+
+    def makers(self, holder: Any, scopes: tuple[int, ...]) -> set[tuple[str, bool]]:
+        """What makes the object that a use is of."""
+        if kind_of(holder) == "Call":
+            return {self.maker(holder)}
+        if (key := self.variable(holder, scopes)) is None:
+            return set()
+        for scope in (key[0], *reversed(scopes)):
+            if made := self.made.get((scope, key[1])):
+                return made if len({name for name, _ in made}) == 1 else set()
+        return set()

@@ -1,0 +1,90 @@
+"""Whether what the tests hold of the program's may be used as data: a matter of how they got it, never of what it is.
+
+An object's number, its class and all that it answers are the program's word.
+So soundness belongs to a reference: the one that the tests got by calling a
+class that they name. The same object, met again in any other answer, is another
+reference, and not sound. Of unsound ones tests may use what no data has: call
+them, go through an iterator once, ask for an attribute or for a method of
+another name, print them, compare them with another object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import sealing
+
+# MADE: by calling a class that the tests show to be one. UNSURE: by calling what has the name of one.
+# OF_ITS_KIND: a method, or an operator, of such an object or class gave it, and it is of the same class.
+UNSURE, OF_ITS_KIND, MADE = 1, 2, 3
+
+# Has the name of each method that data has, of every kind that is copied.
+_DATA = type("Data", (), {name: 0 for kind in sealing.COPIED for name in dir(kind) if name[:2] != "__"})
+_BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
+# Operators whose result is often of the operands' class, or a part that is.
+_OF_A_KIND = frozenset(
+    f"__{name}__"
+    for name in (
+        "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift neg pos invert getitem enter "
+        "radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift "
+        "iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
+    ).split()
+)
+
+
+def data_has(name: str) -> bool:
+    """A method or attribute of that name is found in data too."""
+    return hasattr(_DATA, name)
+
+
+def has(kind: type, name: str) -> bool:
+    """A class made here has a special method; looked up without asking the program."""
+    return any(name in type.__dict__["__dict__"].__get__(base) for base in type.mro(kind))
+
+
+def is_class_name(name: str) -> bool:
+    """Written as classes are: a capital first, and not only capitals."""
+    bare = name.lstrip("_")
+    return bare[:1].isupper() and any(letter.islower() for letter in bare)
+
+
+def may_be_data(what: str, kind: type, name: str) -> bool:
+    """This use of an object of a class made here is one that data has too."""
+    if what == "special":
+        return name not in _BEYOND_DOUBT and not (name == "__iter__" and has(kind, "__next__"))
+    return what == "get" and data_has(name)
+
+
+class Names:
+    """By which names the tests took classes from the program, and what that says of them.
+
+    Args:
+        shown: names that the tests' own source, or the prompt, uses as classes.
+        entry: names that the problem asks the program for; they are no classes by name alone.
+    """
+
+    def __init__(self, shown: frozenset[str] = frozenset(), entry: frozenset[str] = frozenset()) -> None:
+        self.shown, self.entry = shown, entry
+        self._levels: dict[Any, int] = {}
+
+    def level(self, kind: Any) -> int:
+        """What an object is that the tests made by calling this class: MADE, UNSURE or 0."""
+        return self._levels.get(kind, 0)
+
+    def took(self, kind: Any, name: str) -> None:
+        """The tests took this class by that name; of several names the one that says least counts."""
+        found = 0
+        if name in self.shown:
+            found = MADE
+        elif is_class_name(name) and name not in self.entry:
+            found = UNSURE
+        self._levels[kind] = min(found, self._levels.get(kind, found))
+
+    def came(self, kind: Any) -> None:
+        """This class came in an answer, where data may have been due: calling it is no proof from now on."""
+        self._levels[kind] = 0
+
+
+def of_special(name: str, of: int) -> int:
+    """What the result of an operator is, of the same class as the object, which is ``of``."""
+    return OF_ITS_KIND if of and name in _OF_A_KIND else 0
