@@ -24,6 +24,13 @@ def test_readme_examples_run(text: str) -> None:
     exec(compile(text, "README.md", "exec"), {"__name__": "readme"})
 
 
+@pytest.mark.parametrize(
+    "text", fenced(ROOT / "docs" / "sandboxes.md", "python"), ids=lambda text: text.splitlines()[0]
+)
+def test_examples_of_the_sandboxes_guide_run(text: str) -> None:
+    exec(compile(text, "sandboxes.md", "exec"), {"__name__": "guide"})
+
+
 def test_every_promise_names_something_that_exists() -> None:
     rows = [line for line in SPECIFICATION.read_text().splitlines() if line.startswith("| ") and "`" in line]
     assert len(rows) > 60

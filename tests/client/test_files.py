@@ -188,7 +188,7 @@ def test_a_link_of_this_host_is_not_followed_by_directories(sbx: Any, tmp_path: 
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "sub").symlink_to(outside)
     sbx.exec("mkdir -p d/sub; echo x > d/sub/x")
-    with pytest.raises(OSError, match="sub|directory|link"):
+    with pytest.raises(OSError, match="sub"):
         sbx.files.download("d", tmp_path / "target")
     assert list(outside.iterdir()) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -112,17 +112,15 @@ needs_snapshots = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["install"])
-def install(request: pytest.FixtureRequest) -> Iterator[str]:
-    """What prepares a grader: a module that is put where pip puts them; no registry is asked in a test."""
-    yield (
-        "site=$(python3 -c 'import site; print(site.getusersitepackages())'); mkdir -p $site; "
-        "echo '__version__ = \"1.14.0\"' > $site/sympy.py"
-    )
+# What prepares a grader: a module that is put where pip puts them; no registry is asked in a test.
+INSTALL = (
+    "site=$(python3 -c 'import site; print(site.getusersitepackages())'); mkdir -p $site; "
+    "echo '__version__ = \"1.14.0\"' > $site/sympy.py"
+)
 
 
 @needs_snapshots
-def test_warm_start_async(install: str) -> None:
+def test_warm_start_async() -> None:
     async def main() -> str:
         runtime = AsyncRuntime()
         base = await runtime.sandboxes.create(
@@ -130,7 +128,7 @@ def test_warm_start_async(install: str) -> None:
             memoryMiB=2048,
             network={"internet": True, "allow": ["packages.example.org", "*.files.example.org"]},
         )
-        await base.exec(install, check=True, timeoutMs=180_000)
+        await base.exec(INSTALL, check=True, timeoutMs=180_000)
         await base.network.set({"internet": False})
         grader = await base.snapshot(name="grader-v1", retentionDays=30)
         await base.stop()
@@ -144,10 +142,10 @@ def test_warm_start_async(install: str) -> None:
 
 
 @needs_snapshots
-def test_warm_start_sync(install: str) -> None:
+def test_warm_start_sync() -> None:
     runtime = Runtime()
     base = runtime.sandboxes.create(vcpu=1, memory_mib=2048, network={"internet": True, "allow": ["example.org"]})
-    base.exec(install, check=True, timeout_ms=180_000)
+    base.exec(INSTALL, check=True, timeout_ms=180_000)
     base.network.set(internet=False)
     grader = base.snapshot(name="grader-v2", retention_days=30)
     base.stop()

@@ -23,7 +23,7 @@ class Image:
     Args:
         python_version: must be this interpreter's.
         python_packages: a list, or the path of a requirements file.
-        commands: run under a shell as root, in order, after the packages.
+        commands: run under a shell, in order, after the packages, by the user that owns /workspace and the packages.
         env_vars: variables, as a dict or as ``NAME=value``.
 
     It is built when a sandbox first needs it, in a sandbox with a network, and kept under a name made of what it has.
@@ -92,9 +92,9 @@ class Image:
         ) as sandbox:  # fmt: skip
             if self.packages:
                 install = ["python3", "-m", "pip", "install", "--quiet", *self.packages]
-                sandbox.exec(install, user="root", timeout_ms=_BUILD_MS, check=True)
+                sandbox.exec(install, timeout_ms=_BUILD_MS, check=True)
             for command in self.commands:
-                sandbox.exec(command, user="root", timeout_ms=_BUILD_MS, check=True)
+                sandbox.exec(command, timeout_ms=_BUILD_MS, check=True)
             return str(sandbox.snapshot(name=self.name).id)
 
 
