@@ -25,6 +25,7 @@ from proctor.client import (
     sync_sandbox,
 )
 from proctor.client.fields import NEVER_S, renamed, sandbox_spec, snake
+from proctor.client.last import LastExecutor
 from proctor.client.once import MOST, Once
 from proctor.client.output import HIGH, KEPT, Output
 from proctor.core.errors import InfrastructureError
@@ -365,3 +366,12 @@ def test_output_waits_for_a_reader_and_for_nobody_else() -> None:
         assert total == 100 * 65_536
 
     asyncio.run(main())
+
+
+def test_work_for_threads_is_done_when_they_take_no_more() -> None:
+    executor = LastExecutor(1)
+    assert executor.submit(int, "5").result() == 5
+    executor.shutdown()
+    assert executor.submit(int, "6").result() == 6
+    with pytest.raises(ValueError, match="invalid literal"):
+        executor.submit(int, "x").result()

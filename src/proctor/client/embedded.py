@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proctor.client.embedded_files import EmbeddedFiles
+from proctor.client.last import LastExecutor
 from proctor.client.once import Once
 from proctor.core.errors import InfrastructureError
 from proctor.core.sandbox import NetworkRules, SandboxError, SandboxInfo, SandboxSpec, SnapshotInfo
@@ -43,6 +44,7 @@ class EmbeddedBackend(EmbeddedFiles):
         self._once = Once()
         self._starting: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(LastExecutor(thread_name_prefix="proctor-sandboxes"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="proctor-sandboxes", daemon=True)
         self._thread.start()
         _open.add(self)
