@@ -138,3 +138,13 @@ def test_its_owner_does_not_follow_a_link_into_the_agent(boxes: Boxes, place: Sa
         with pytest.raises(SandboxError):
             boxes.file(place, "list", path=name)
     assert boxes.sh(place, "echo alive").stdout == b"alive\n"
+
+
+def test_a_disk_that_is_full_ends_no_sandbox(boxes: Boxes) -> None:
+    box = boxes.new(memory_mib=32, disk_mib=128)
+    out = boxes.sh(box, "head -c 300M /dev/zero > f; stat -c %s f; head -c 300M /dev/zero > /tmp/f; echo still")
+    assert out.stdout.endswith(b"still\n")
+    assert 100 << 20 < int(out.stdout.split()[0]) <= 128 << 20
+    assert boxes.command(box, "python3", "-c", "x = bytearray(200 << 20)", timeout_s=60).out_of_memory
+    assert boxes.sh(box, "rm -f f; echo alive").stdout == b"alive\n"
+    boxes.run(boxes.engine.delete(box.id))

@@ -189,6 +189,8 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
         spec["memory_mib"] = whole("memory_mib", given["memory_mib"], least=16, most=MOST_MIB)
     if "disk_mib" in given:
         spec["disk_mib"] = whole("disk_mib", given["disk_mib"], least=1, most=MOST_MIB)
+    elif "memory_mib" in spec:  # files are memory: no more of them than that unless it is asked for
+        spec["disk_mib"] = min(SandboxSpec().disk_mib, spec["memory_mib"])
     if "timeout_seconds" in given:
         spec["timeout_seconds"] = seconds("timeout_seconds", given["timeout_seconds"], least=0.1)
     if "max_cost_micros" in given:

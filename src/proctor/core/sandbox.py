@@ -12,6 +12,8 @@ KIB, MIB = 1 << 10, 1 << 20
 OUTPUT_KEPT = 64 * KIB  # bytes of each stream in the result of a command that is not streamed
 OUTPUT_KEPT_LONG = 1 * MIB  # of one whose time limit is over LONG_S
 LONG_S = 60.0
+# MiB beyond its files that a sandbox always has: else one that filled its disk would leave nothing for its own pid 1.
+FLOOR_MIB = 64
 
 
 class State(StrEnum):
@@ -52,7 +54,7 @@ class SandboxSpec:
         name: unique among the running ones of an owner; None for none.
         labels: names and values, to find it by.
         vcpu: share of CPUs; decides what is charged at least, and the CPU bound where the host has one.
-        memory_mib: MiB for its processes and files together.
+        memory_mib: MiB for its processes and files together, raised to ``disk_mib`` and FLOOR_MIB where it is less.
         disk_mib: MiB of files that it may write; they are kept in memory.
         timeout_seconds: seconds until its lease ends.
         max_cost_micros: millionths of a dollar after which it is stopped; None for no ceiling.
@@ -76,6 +78,11 @@ class SandboxSpec:
     snapshot: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     gpu: int = 0
+
+    @property
+    def bound_mib(self) -> int:
+        """MiB that its processes and files may have together."""
+        return max(self.memory_mib, self.disk_mib + FLOOR_MIB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from typing import Any
 from proctor.core.errors import InfrastructureError, InputError
 from proctor.core.sandbox import SandboxError, SandboxSpec, SnapshotInfo
 from proctor.engine.room import Room
-from proctor.engine.threads import beside
 from proctor.images.leases import Lease
 from proctor.images.packages import host_packages
 from proctor.images.records import Origin, Record
@@ -75,7 +74,7 @@ class Roots:
     async def start(self) -> None:
         """Make the default root, the host's with pip where there is one, and collect what nobody needs."""
         if self.store is not None:
-            await beside(self._prepare, self.store)
+            await asyncio.to_thread(self._prepare, self.store)
 
     def _prepare(self, store: Store) -> None:
         try:
@@ -97,11 +96,11 @@ class Roots:
         store = self._kept()
         root = self._held.get(spec.snapshot or "")
         if root is None or root.rootfs.record is None or root.rootfs.record.has_expired():
-            new = await beside(self._leased, store, spec)
+            new = await asyncio.to_thread(self._leased, store, spec)
             number = new.rootfs.record.id if new.rootfs.record is not None else ""
             root = self._held.setdefault(number, new)
             if root is not new:  # it was asked for by a name, or twice at once
-                await beside(new.let_go)
+                await asyncio.to_thread(new.let_go)
         if root.timer is not None:
             root.timer.cancel()
         root.users += 1
@@ -163,7 +162,7 @@ class Roots:
             sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))
             ours.setblocking(True)
             with ours.makefile("rb", buffering=1 << 20) as source:
-                kept = beside(
+                kept = asyncio.to_thread(
                     store.snapshot, source, parent=root.record, name=name, labels=labels, retention_days=retention_days
                 )
                 record, answer = await asyncio.gather(kept, sent, return_exceptions=True)
@@ -173,7 +172,7 @@ class Roots:
             raise SandboxError(f"the snapshot was not kept: {record}", code="invalid_snapshot", status=400) from record
         if isinstance(record, BaseException):
             raise record
-        return await beside(store.snapshot_info, record)
+        return await asyncio.to_thread(store.snapshot_info, record)
 
     def _kept(self) -> Store:
         if self.store is None:
@@ -183,12 +182,12 @@ class Roots:
     async def snapshots(self) -> list[SnapshotInfo]:
         """All that are kept, oldest first."""
         store = self._kept()
-        return await beside(lambda: [store.snapshot_info(record) for record in store.list(Origin.SNAPSHOT)])
+        return await asyncio.to_thread(lambda: [store.snapshot_info(record) for record in store.list(Origin.SNAPSHOT)])
 
     async def get_snapshot(self, snapshot: str) -> SnapshotInfo:
         """By its id or name; SandboxError ``not_found`` (404)."""
         store = self._kept()
-        return await beside(lambda: store.snapshot_info(_found(store, snapshot)))
+        return await asyncio.to_thread(lambda: store.snapshot_info(_found(store, snapshot)))
 
     async def delete_snapshot(self, snapshot: str) -> SnapshotInfo:
         """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
@@ -206,7 +205,7 @@ class Roots:
             store.gc()
             return info
 
-        return await beside(remove)
+        return await asyncio.to_thread(remove)
 
     def close(self) -> None:
         """Let go of everything."""

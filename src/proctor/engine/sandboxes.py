@@ -135,7 +135,7 @@ class Sandboxes(Use):
                     "gpu: no NVIDIA device can be given to a sandbox of this host", code="no_gpu", status=400
                 )
             root = await self.roots.take(spec)
-            seat = await self.queue.seat(spec.memory_mib + OWN_MIB, wait_s, on_wait)
+            seat = await self.queue.seat(spec.bound_mib + OWN_MIB, wait_s, on_wait)
             box = Sandbox(spec, seat, self.spending.prices)
             box.root = root
             await self.spending.begin(box)
@@ -165,7 +165,7 @@ class Sandboxes(Use):
         for _ in range(ATTEMPTS):
             lobby, room = await rooms.take()
             group = lobby.groups[room.number]
-            group.meter.set_memory(group.meter.usage() + (box.spec.memory_mib << 20))
+            group.meter.set_memory(group.meter.usage() + (box.spec.bound_mib << 20))
             group.meter.set_pids(_PROCESSES + 2)
             group.meter.set_cpu(box.spec.vcpu)
             try:
@@ -196,7 +196,7 @@ class Sandboxes(Use):
         return {
             "floor": self.roots.floor(spec, root, self.outside.files(rules), binds), "base_env": env,
             "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
-            "memory": 0 if features.get("memory") else spec.memory_mib << 20, "processes": _PROCESSES,
+            "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": _PROCESSES,
             "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
         }  # fmt: skip
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 from proctor.core.sandbox import SnapshotInfo, StopReason
 from proctor.engine.sandbox import Sandbox
-from proctor.engine.threads import beside
 from proctor.meter.database import LedgerError
 from proctor.meter.ledger import Ledger
 from proctor.meter.prices import Prices
@@ -38,7 +37,7 @@ class Spending:
             SandboxError: ``spending_limit_reached`` (402) or ``budget_exceeded`` (409).
         """
         if self.ledger is not None:
-            await beside(self.ledger.open_sandbox, box.id, box.spec)
+            await asyncio.to_thread(self.ledger.open_sandbox, box.id, box.spec)
 
     def watch(self, box: Sandbox) -> None:
         """End it when it reaches its ceiling; to be called again when that was changed."""
@@ -70,18 +69,18 @@ class Spending:
                 await box.ask_usage()
             figures = {box.id: (box.cpu_seconds, box.wall_seconds) for box in boxes}
             if figures:
-                await beside(self.ledger.checkpoints, figures)
+                await asyncio.to_thread(self.ledger.checkpoints, figures)
 
     async def end(self, box: Sandbox, reason: StopReason) -> None:
         """Close its account with what it used in all."""
         if (timer := self._timers.pop(box.id, None)) is not None:
             timer.cancel()
         if self.ledger is not None:
-            await beside(self.ledger.close_sandbox, box.id, box.cpu_seconds, box.wall_seconds, reason=reason)
+            await asyncio.to_thread(self.ledger.close_sandbox, box.id, box.cpu_seconds, box.wall_seconds, reason=reason)
 
     async def stored(self, snapshot: SnapshotInfo, until: float | None = None) -> None:
         """A snapshot is kept, until its time is over or the moment ``until``."""
         if self.ledger is not None:
             end = snapshot.expires_at if until is None else until
             with contextlib.suppress(LedgerError):  # what is kept is kept, whether its price is known or not
-                await beside(self.ledger.store, snapshot.id, snapshot.size_bytes, snapshot.created_at, end)
+                await asyncio.to_thread(self.ledger.store, snapshot.id, snapshot.size_bytes, snapshot.created_at, end)
