@@ -17,6 +17,7 @@ from proctor.client.errors import InvalidRequestError, NotFoundError, invalid
 PIECE = 1 << 20
 MOST_FILES = 100_000
 MOST_DEEP = 64
+MOST_LONG = 2048  # bytes of a path below the directory: what is longer, ordinary tools cannot name or remove
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -86,6 +87,11 @@ def open_source(top: str, inside: str | None) -> tuple[IO[bytes], int]:
 def safe_step(name: str) -> bool:
     """Whether a name from a sandbox is one step down and nothing else."""
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+
+
+def too_deep(steps: list[str]) -> bool:
+    """Whether a directory lies too deep, or its path is too long, to be brought here with what is in it."""
+    return len(steps) > MOST_DEEP or len(os.fsencode("/".join(steps))) > MOST_LONG
 
 
 class Target:

@@ -228,9 +228,10 @@ class Files:
                 self._door.backend.list_files(self._id, here, depth=1, glob=None, hidden=True, limit=None)
             )
             seen += len(rows)
-            if more or seen > local.MOST_FILES or len(steps) > local.MOST_DEEP:
+            if more or seen > local.MOST_FILES or local.too_deep(steps):
                 raise InvalidRequestError(
-                    f"{top!a} has more than {local.MOST_FILES} files, or more than {local.MOST_DEEP} levels",
+                    f"{top!a} has more than {local.MOST_FILES} files, more than {local.MOST_DEEP} levels, or a path of "
+                    f"more than {local.MOST_LONG} bytes",
                     code="too_many_files", status=400, hint="pack it in the sandbox and download the archive",
                 )  # fmt: skip
             for row in rows:
