@@ -42,9 +42,10 @@ def named(word: str) -> list[str]:
 
 def groups(owner: int) -> list[str]:
     """Control groups that an engine of a process has made."""
-    return (
-        [str(p) for p in Path("/sys/fs/cgroup").rglob(f"proctor-{owner}-*")] if Path("/sys/fs/cgroup").exists() else []
-    )
+    found = []
+    for folder, inside, _ in os.walk("/sys/fs/cgroup"):
+        found += [f"{folder}/{name}" for name in inside if name.startswith(f"proctor-{owner}-")]
+    return found
 
 
 async def later(call: Callable[..., object], *args: object, **options: object) -> object:

@@ -14,6 +14,7 @@ from typing import Any
 from . import linux
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
+_MOST_OWNED = 10_000  # directories; the root has room for them
 _SIZE = {False: "mode=755,size=4m,nr_inodes=4096", True: "mode=755,size=64m,nr_inodes=65536"}
 _POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp")
 
@@ -26,7 +27,8 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
             [[host path, name]]; ``skeleton``: where to lay out files, links and mount points once more, if
-            anywhere; then ``owned``: directories to make below ``owned_at`` for ``owner``, parents first.
+            anywhere; then ``owned``: directories that are made, with all below them but for ``owned_but``, below
+            ``owned_at`` for ``owner``.
         own_proc: mount a proc of this PID namespace (real root); otherwise the
             host's is bound, and covered as soon as the zygote has its own.
     """
@@ -50,7 +52,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         _furnish(top + skeleton, plan)
         for fd, inside in sources:
             _point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
-        for path in plan["owned"]:
+        for path in _directories(plan["owned"], plan["owned_but"]):
             os.makedirs(f"{top}{plan['owned_at']}{path}")
             os.chown(f"{top}{plan['owned_at']}{path}", plan["owner"], plan["owner"])
     for fd, inside in sources:
@@ -73,6 +75,20 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     linux.mount(
         "none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
     )
+
+
+def _directories(tops: list[str], but: list[str]) -> list[str]:
+    """Directories of the host at and below ``tops``, parents first, without those in ``but``."""
+    found: list[str] = []
+    for top in tops:
+        for folder, inside, _ in os.walk(top):
+            if len(found) >= _MOST_OWNED:
+                return found
+            inside[:] = sorted(
+                name for name in inside if f"{folder}/{name}" not in but and not os.path.islink(f"{folder}/{name}")
+            )
+            found.append(folder)
+    return found
 
 
 def _furnish(top: str, plan: dict[str, Any]) -> None:

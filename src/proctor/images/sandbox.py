@@ -15,7 +15,6 @@ from proctor.isolation.identities import LAYER_USER
 
 POINT = "/.layers"  # where the agent sees the store
 _SKELETON, _OWNED = "/.skeleton", "/.owned"
-_MOST_OWNED = 10_000  # directories; the agent's root has room for them
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _PREFIX_FOLDERS = ("bin", "share", "include", "etc")  # where pip puts what is no module
 
@@ -62,30 +61,18 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     more = [path for path in more if not any(path.startswith(f"{top}/") for top in tops)]
     sites = list(base.plan["covers"])
     owned = ["/usr/local"] if os.path.isdir("/usr/local") else []
-    owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
+    if prefix in tops and prefix not in SYSTEM:
+        owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS]
     plan = {
         **base.plan,
         "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), POINT]] if layers else []),
         "dirs": [*base.plan["dirs"], POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
         "skeleton": _SKELETON,
-        "owned": _directories(owned, sites),
+        "owned": owned,
+        "owned_but": sites,
         "owned_at": _OWNED,
-        "owner": LAYER_USER if os.geteuid() == 0 else os.geteuid(),
+        "owner": LAYER_USER if os.geteuid() == 0 else -1,  # an ordinary user makes them as what they are to be
     }
     floor = {"tops": tops, "binds": shown + more, "covers": sites}
     return Ground(replace(base, plan=plan), floor, sites, certificates)
-
-
-def _directories(tops: list[str], but: list[str]) -> list[str]:
-    """Directories of the host at and below ``tops``, parents first, without those in ``but``."""
-    found: list[str] = []
-    for top in tops:
-        for folder, inside, _ in os.walk(top):
-            if len(found) >= _MOST_OWNED:
-                return found
-            inside[:] = sorted(
-                name for name in inside if f"{folder}/{name}" not in but and not os.path.islink(f"{folder}/{name}")
-            )
-            found.append(folder)
-    return found
