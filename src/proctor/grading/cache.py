@@ -106,6 +106,7 @@ class Cache:
 
     def _forget(self) -> None:
         self._new: dict[bytes, bytes] = {}
+        self._leaving: list[dict[bytes, bytes]] = []  # on their way to the file; until they are there, they are here
         self._bytes = 0
         self._used: dict[bytes, int] = {}
         self._writer: threading.Thread | None = None
@@ -117,7 +118,8 @@ class Cache:
         found: dict[bytes, bytes] = {}
         self._own()
         with self._guard:
-            found |= {key: self._new[key] for key in keys if key in self._new}
+            for waiting in (*self._leaving, self._new):
+                found |= {key: waiting[key] for key in keys if key in waiting}
         with self._database() as database:
             if database is not None:
                 for at in range(0, len(keys), _ASKED):
@@ -174,8 +176,16 @@ class Cache:
         with self._guard:
             new, used = self._new, self._used
             self._new, self._used, self._bytes = {}, {}, 0
-        if not new and not used:
-            return
+            if not new and not used:
+                return
+            self._leaving.append(new)
+        try:
+            self._write(new, used)
+        finally:
+            with self._guard:
+                self._leaving[:] = [waiting for waiting in self._leaving if waiting is not new]
+
+    def _write(self, new: dict[bytes, bytes], used: dict[bytes, int]) -> None:
         now = time.time_ns() // 1000
         with self._transaction() as database:
             if database is None:
