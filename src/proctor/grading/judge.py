@@ -35,7 +35,6 @@ _LIMITS = {
     EndedBy.CANCELLED: (Verdict.INFRASTRUCTURE_ERROR, "cancelled"),
 }
 _ERROR_LINE = re.compile(rb"(?:Exception in thread .*|Uncaught )?[\w.]{0,80}(?:Error|Exception)\b")
-_LAST_LINE = re.compile(rb"[^\r\n]{1,400}[\r\n]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +75,17 @@ def last_words(outcome: Outcome) -> str:
     """The last line of standard error, escaped; for a compiler the first that names an error."""
     text = outcome.stderr[-4096:]
     if outcome.compile_failed:
-        text = next((row for row in outcome.stderr[:65536].splitlines() if b"error" in row), text)
-    last = _LAST_LINE.search(text)
-    if last and b"rror" not in last.group():  # node, java and others say more after the error itself
-        text = next((row for row in text[-65536:].splitlines()[::-1] if _ERROR_LINE.match(row)), text)
-        last = _LAST_LINE.search(text)
-    plain = last.group().strip().replace(b"\xe2\x80\x98", b"'").replace(b"\xe2\x80\x99", b"'") if last else b""
-    return excerpt(plain, 160)  # compilers write typographic quotes
+        text = next((row[:4096] for row in outcome.stderr[:65536].splitlines() if b"error" in row), text)
+    last = _last_line(text)
+    if b"rror" not in last:  # node, java and others say more after the error itself
+        last = next((_last_line(row) for row in text.splitlines()[::-1] if _ERROR_LINE.match(row)), last)
+    return excerpt(last.strip().replace(b"\xe2\x80\x98", b"'").replace(b"\xe2\x80\x99", b"'"), 160)  # compilers' quotes
+
+
+def _last_line(text: bytes) -> bytes:
+    """The end of the last line that is not empty, in one look however long the line is."""
+    end = text.rstrip(b"\r\n")[-400:]
+    return end[max(end.rfind(b"\n"), end.rfind(b"\r")) + 1 :]
 
 
 def trimmed(outcome: Outcome) -> Outcome:
