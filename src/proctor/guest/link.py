@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 from . import raising, sealing
-from .changes import change
+from .keeping import Kept
 from .library import builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
@@ -28,6 +28,7 @@ class Link:
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.broken = ""
+        self.kept = Kept()
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
@@ -45,11 +46,17 @@ class Link:
                 self.valued.add(target)
             self.asked += what != "names"
             dropped, self.dropped, self.arrived = self.dropped, [], []
-            writer = Writer(self.foreign)
-            writer.put((what, target, name, list(args), keywords or {}, dropped))
+            first = self.kept.next
+            changes = self.kept.changed()
+            let_go = self.kept.unneeded()
+            writer = Writer(self.foreign, first, self.kept.numbers)
+            pairs = tuple((keywords or {}).items())
+            self.put(writer, (what, target, name, args, pairs, tuple(dropped), tuple(let_go), tuple(changes)))
             try:
-                self.pipe.send(bytes(writer.out))
-                value = self.answer(args)
+                self.pipe.send(first.to_bytes(8, "big") + bytes(writer.out))
+                for number, container in enumerate(writer.fresh, first):
+                    self.kept.add(number, container)
+                value = self.answer(writer.named | set(range(first, self.kept.next)))
             except Broken as exc:
                 self.broken = str(exc)
                 raise
@@ -126,26 +133,46 @@ class Link:
                 return f"objects of {kind.__name__[:50]!r} were compared with each other, and never said to differ"
         return self.claim
 
-    def answer(self, args: tuple[Any, ...] = ()) -> Any:
-        """The answer that is due; changed arguments are changed here too, and printed text is printed."""
+    def put(self, writer: Writer, request: tuple[Any, ...]) -> None:
+        """Write a request; one that cannot be written says nothing of the program."""
+        try:
+            writer.put(request)
+        except (ValueError, RecursionError) as exc:
+            stop("undecided", f"what the tests pass to the program cannot be sent: {exc}")
+
+    def answer(self, passed: set[int] | None = None) -> Any:
+        """The answer that is due; what changed in containers is changed here too, and printed text is printed.
+
+        ``passed``: numbers of the containers that went along with the request.
+        """
         data = self.pipe.receive()
         how, at = data[:1], 1
         parts = []
-        for _ in range(2):
+        for _ in range(3):
             size = int.from_bytes(data[at : at + 4], "big")
             parts.append(data[at + 4 : at + 4 + size])
             at += 4 + size
         fresh, text = Reader(parts[0], self.own).whole()
+        first = self.kept.next
         try:
             for row in fresh:
                 self.learn(*row)
             if text:
                 sys.stdout.write(text)
-            for index, items in Reader(data[at:], self.own).whole():
-                change(args[index], items, again)
-        except (TypeError, ValueError, IndexError, AttributeError) as exc:
+            reader = Reader(parts[1], self.own, first, self.kept)
+            value = reader.whole()
+            for number, container in enumerate(reader.fresh, first):
+                self.kept.add(number, container)
+            more = Reader(parts[2], self.own, self.kept.next, self.kept)
+            rows = more.whole()
+            for number, container in enumerate(more.fresh, self.kept.next):
+                self.kept.add(number, container)
+            within = self.kept.within(passed or ())
+            for number in self.kept.change(rows, again):
+                if number not in within and not self.claim:
+                    self.claim = "the program changed data that the tests held, in a call that they did not pass it to"
+        except (TypeError, ValueError, LookupError, AttributeError) as exc:
             raise Broken(f"the answer cannot be read: {exc}") from None
-        value = Reader(parts[1], lambda kind, payload: self.own(kind, payload, args)).whole()
         if how != b"E":
             return value
         if not isinstance(value, BaseException):
@@ -174,10 +201,8 @@ class Link:
             stop("refused", f"they pass {what} of their own to the program")
         return "library", name
 
-    def own(self, kind: str, payload: Any, args: tuple[Any, ...] = ()) -> Any:
+    def own(self, kind: str, payload: Any) -> Any:
         """What an answer holds that is no data."""
-        if kind == "argument":
-            return args[payload]
         if kind == "class":
             self.arrived.append(self.kinds[payload])
             return self.kinds[payload]
@@ -200,7 +225,7 @@ class Link:
         self.alive[number] = weak(made)
         return made
 
-    def learn(self, number: int, name: str, error: bool, bases: list[Any], special: list[str]) -> None:
+    def learn(self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...]) -> None:
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")

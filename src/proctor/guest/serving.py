@@ -1,8 +1,10 @@
 """The program's side of sealed tests: load the program and do what the other side asks, one request at a time.
 
 Runs in the program's own process and is believed in nothing. A request is
-``(what, object, name, arguments, keyword arguments, numbers of handles that are
-let go)``; an answer ``(what, value, changed arguments, new classes, printed text)``.
+8 bytes with the number of its first container and ``(what, object, name,
+arguments, keyword arguments, numbers of handles that are let go, numbers of
+containers that are, what the tests changed in containers)``; an answer three
+values: new classes and printed text; what came of it; what changed in containers.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import types
 from typing import Any
 
 from . import library, sealing
-from .sealing import MUTABLE, Broken, Pipe, Reader, Writer
+from .keeping import Kept
+from .sealing import Broken, Pipe, Reader, Writer
 
 # Special methods that a stand-in has when the class of its object has them.
 SPECIAL = tuple(
@@ -39,6 +42,8 @@ class Server:
         self.classes: dict[type, int] = {}
         self.fresh: list[Any] = []
         self.count = self.printed = 0
+        self.kept = Kept()
+        self.next = 0  # number of the next container
 
     def serve(self) -> None:
         """Until the other side has no more questions."""
@@ -47,23 +52,24 @@ class Server:
                 data = self.pipe.receive()
             except Broken:
                 return
-            what, target, name, arguments, keywords, dropped = Reader(data, self.own).whole()
+            first = int.from_bytes(data[:8], "big")
+            reader = Reader(data[8:], self.own, first, self.kept)
+            what, target, name, arguments, keywords, dropped, let_go, changes = reader.whole()
             for number in dropped:
                 self.numbers.pop(id(self.objects.pop(number, None)), None)
+            self.kept.change(changes, lambda held: lambda new: new)
+            for number in let_go:
+                self.kept.drop(number)
+            for number, container in enumerate(reader.fresh, first):
+                self.kept.add(number, container)
+            self.next = first + len(reader.fresh)
             try:
-                before = [self.packed(item) if isinstance(item, MUTABLE) else b"" for item in arguments]
-                result = self.act(what, target, name, arguments, keywords)
-                answer = self.packed(result, tuple(arguments))
-                changed = [
-                    (index, list(item.items()) if isinstance(item, dict) else list(item))
-                    for index, item in enumerate(arguments)
-                    if isinstance(item, MUTABLE) and self.packed(item) != before[index]
-                ]
-                self.answer(b"V", answer, changed)
+                result = self.act(what, target, name, arguments, dict(keywords))
+                self.answer(b"V", result)
             except BaseException as exc:
-                self.failed(exc, arguments)
+                self.failed(exc)
 
-    def act(self, what: str, target: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    def act(self, what: str, target: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What one request asks for."""
         if what == "call":
             return target(*arguments, **keywords)
@@ -90,11 +96,6 @@ class Server:
         return ("library", known) if known and known.endswith(f":{name}") else ("own", value)
 
     # ------------------------------------------------------------ values
-
-    def packed(self, value: Any, same: tuple[Any, ...] = ()) -> bytes:
-        writer = Writer(self.foreign, same)
-        writer.put(value)
-        return bytes(writer.out)
 
     def foreign(self, value: Any) -> tuple[str, Any]:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
@@ -128,7 +129,7 @@ class Server:
             elif not builtin:
                 bases.append(self.class_number(base))
         found = [name for name in SPECIAL if _has(kind, name)]
-        self.fresh.append((number, kind.__name__[:100], error, bases, found))
+        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found)))
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -140,19 +141,27 @@ class Server:
 
     # ------------------------------------------------------------ answers
 
-    def answer(self, how: bytes, value: bytes, changed: list[Any]) -> None:
+    def answer(self, how: bytes, result: Any, changed: bool = True) -> None:
         """Send an answer; its parts are packed one by one, since packing the later may find new classes."""
-        rest = self.packed(changed)
-        fresh, self.fresh = self.fresh, []
-        head = self.packed((fresh, self.text()))
-        self.pipe.send(b"".join((how, len(head).to_bytes(4, "big"), head, len(value).to_bytes(4, "big"), value, rest)))
+        value = Writer(self.foreign, self.next, self.kept.numbers)
+        value.put(result)
+        changes = value.go_on()
+        changes.put(tuple(self.kept.changed()) if changed else ())
+        for number, container in enumerate((*value.fresh, *changes.fresh), self.next):
+            self.kept.add(number, container)
+        fresh, self.fresh = tuple(self.fresh), []
+        head = Writer(self.foreign)
+        head.put((fresh, self.text()))
+        parts = (bytes(writer.out) for writer in (head, value, changes))
+        self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
-    def failed(self, exc: BaseException, arguments: list[Any]) -> None:
+    def failed(self, exc: BaseException) -> None:
         try:
-            value = self.packed(exc)
+            self.answer(b"E", exc)
+        except Broken:
+            raise
         except BaseException:
-            value = self.packed(RuntimeError(type(exc).__name__[:100]))
-        self.answer(b"E", value, [])
+            self.answer(b"E", RuntimeError(type(exc).__name__[:100]), changed=False)
 
     def text(self) -> str:
         """What was printed since the last answer."""
@@ -172,7 +181,7 @@ def _has(kind: type, name: str) -> bool:
     return False
 
 
-def special(target: Any, name: str, arguments: list[Any]) -> Any:
+def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     """A special method as its operator calls it: from the class."""
     simple: dict[str, Any] = {
         "__bool__": bool,
@@ -189,7 +198,7 @@ def special(target: Any, name: str, arguments: list[Any]) -> Any:
     if name == "__next__":
         return next(target)
     if name == "__exit__" and isinstance(arguments[1], BaseException):
-        arguments = [type(arguments[1]), *arguments[1:]]
+        arguments = (type(arguments[1]), *arguments[1:])
     for base in type(target).__mro__:
         if name in vars(base):
             method = vars(base)[name]
@@ -205,7 +214,7 @@ def serve(pipe: Pipe, load: Any) -> None:
         server.module = server.objects[0] = load()
         server.numbers = {id(server.module): 0}
     except BaseException as exc:
-        server.failed(exc, [])
+        server.failed(exc)
         raise
-    server.answer(b"V", server.packed(None), [])
+    server.answer(b"V", None)
     server.serve()
