@@ -127,3 +127,17 @@ def test_what_cannot_be_sent_is_no_wrong_answer(engine: SyncEngine) -> None:
     found = run(engine, "def f(x): return 1\n", tests)
     assert (found.reward, found.verdict) == (None, Verdict.INFRASTRUCTURE_ERROR)
     assert "cannot be sent" in (found.error or "")
+
+
+def test_whether_equal_data_is_the_same_object_is_said_to_decide(engine: SyncEngine) -> None:
+    program = "def same(x): return x\ndef copied(x): return (*x,)\n"
+    for tests in (
+        "t = (1000, 'ab')\nassert same(t) is t",
+        "t = (1000, 'ab')\nassert copied(t) is not t",
+        "import unittest\nT = (1000,)\nclass A(unittest.TestCase):\n    def test_a(self):\n"
+        "        self.assertIs(same(T), T)\n        self.assertIsNot(copied(T), T)",
+    ):
+        found = run(engine, program, tests)
+        assert (found.reward, found.claimed) == (1.0, True), tests
+        assert "same object" in found.claim
+    passes(engine, program, "want = True\nassert same(True) is want and same(1) is not want and same((1,)) is not (2,)")

@@ -197,9 +197,9 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
         names.fill(space, link, module, [name for name in used if name not in space], entry)
     own = (wanted["module"], wanted["test_module"])
-    space[rewriting.NAME] = standins.is_same
+    space |= {rewriting.NAME: link.same, rewriting.NOT: link.other}
     if "assertIs" in wanted["tests"]:
-        rewriting.unittest_too(standins.is_same)
+        rewriting.unittest_too(link.same, link.other)
     report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed):

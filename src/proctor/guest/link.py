@@ -11,7 +11,7 @@ from .keeping import Kept
 from .library import builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
-from .standins import METHODS, Standin, StandinType, again, blank, number_of, reference, stop, weak
+from .standins import METHODS, Standin, StandinType, again, blank, is_same, number_of, reference, stop, weak
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
@@ -125,6 +125,24 @@ class Link:
     def compared(self, kind: type, equal: bool) -> None:
         """Note that two objects were said to be equal, or not to be."""
         self.equal.setdefault(kind, set()).add(equal)
+
+    def same(self, one: Any, other: Any) -> bool:
+        """``one is other`` in tests."""
+        return is_same(one, other) or self.may_be_same(one, other)
+
+    def other(self, one: Any, other: Any) -> bool:
+        """``one is not other`` in tests."""
+        different = not is_same(one, other)
+        if different:
+            self.may_be_same(one, other)
+        return different
+
+    def may_be_same(self, one: Any, other: Any) -> bool:
+        """Equal data that cannot be changed, which the program may have given back as it was: a pass is marked."""
+        alike = type(one) is type(other) and type(one) in sealing.FIXED and bool(one == other)
+        if alike and not self.claim:
+            self.claim = f"the tests ask whether two equal values of {type(one).__name__} are the same object"
+        return alike
 
     def claims(self) -> str:
         """Why a pass is partly the program's word; "" where it is not."""

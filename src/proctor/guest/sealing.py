@@ -36,6 +36,8 @@ MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, c
 # Kinds whose values are copied, and with which an object of the program's may be confused.
 COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.time,
           datetime.timedelta)  # fmt: skip
+# Data whose identity is lost on the way.
+FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
