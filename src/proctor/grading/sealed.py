@@ -62,7 +62,7 @@ _CODE = (
 )
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
-           "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
+           "deprecated_call",            "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
 
 
 def unsealable(tests: str, module: str) -> str | None:

@@ -127,6 +127,9 @@ def describe(exc: BaseException) -> str:
 
 def tests(wanted: dict[str, Any], fd: int) -> None:
     """Run named tests in the program's own process, and report each."""
+    # The first record is ours: no code of the program has run yet.
+    lacks = reading.lacks(wanted["tests"], (wanted["module"], wanted["test_module"]), testkit.KNOWN)
+    emit(fd, ("lacks" if lacks else "starts", lacks))
     module = load(wanted["file"], wanted["module"])
     if wanted["appended"]:
         space = module.__dict__

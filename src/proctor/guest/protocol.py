@@ -34,7 +34,7 @@ from .values import (
 
 __all__ = [
     "MAX_BODY", "MAX_DEPTH", "MAX_NODES", "Call", "CallResult", "Members", "Opaque", "Pairs", "TestReport",
-    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_refusal", "parse_test_report",
+    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_lacks", "parse_refusal", "parse_test_report",
     "record", "sealed_request", "serve_request", "test_request", "unpack_head", "unpack_header",
 ]  # fmt: skip
 
@@ -233,6 +233,12 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
             told[row[0]] = _text(row[1])
         finished = isinstance(row, tuple) and row == ("finished", nonce)
     return TestReport(tests, messages, **told) if finished else None
+
+
+def parse_lacks(result: bytes) -> str:
+    """What tests ask for that the image has not, told before the program was loaded: only a first record says so."""
+    first = next(iter(_records(result)), None)
+    return _text(first[1]) if isinstance(first, tuple) and len(first) == 2 and first[0] == "lacks" else ""
 
 
 def parse_refusal(result: bytes) -> str | None:
