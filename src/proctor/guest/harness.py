@@ -189,7 +189,8 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
-    module = names.stand_in_module(link, wanted["module"], space, used, entry)
+    by_name = reading.attributes(wanted["tests"])
+    module = names.stand_in_module(link, wanted["module"], space, used, entry, by_name)
     names.install(module)
     lacks: list[str] = []
     if wanted["appended"]:
@@ -198,7 +199,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         except Exception as exc:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
-        names.fill(space, link, module, [name for name in used if name not in space], entry)
+        names.fill(space, link, module, [name for name in used if name not in space], entry, by_name)
     own = (wanted["module"], wanted["test_module"])
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other}
     if "assertIs" in wanted["tests"]:

@@ -96,6 +96,16 @@ def free_names(source: str) -> list[str]:
     return [name for name in found if name not in vars(sys.modules["builtins"])]
 
 
+def attributes(source: str) -> dict[str, set[str]]:
+    """What the source uses by each plain name."""
+    found: dict[str, set[str]] = {}
+    tree = parsed(source)
+    for node in inside(tree) if tree is not None else ():
+        if kind_of(node) == "Attribute" and kind_of(node.value) == "Name":
+            found.setdefault(node.value.id, set()).add(node.attr)
+    return found
+
+
 def used_as_classes(source: str) -> frozenset[str]:
     """Names of the program's that the source shows to be classes.
 
