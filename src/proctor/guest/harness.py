@@ -166,11 +166,18 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     failed: list[str] = []
 
     def told(name: str, passed: bool, message: str) -> None:
+        doubt, link.doubt = link.doubt, ""
+        if doubt:  # whatever the test made of it
+            emit(fd, ("open", name, doubt[:500]))
+            return
         if not passed:
             failed.append(name)
         emit(fd, ("test", name, passed, message[:500]))
 
     def stopped(word: str, reason: str) -> None:
+        if word == "undecided" and report.has_begun:
+            link.leave_open(reason)  # of this test; the others are run
+            return
         emit(fd, (word, reason[:500]))
         if word != "refused":
             emit(fd, ("finished", wanted["nonce"]))
@@ -184,7 +191,6 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         link.answer()
     except BaseException:  # the program's own end tells
         return
-    standins.on_stop.append(stopped)
     testkit.install_lazily()
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
@@ -204,9 +210,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other}
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
+    standins.on_stop.append(stopped)
     report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
+    report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     runner.run(wanted["tests"], space, dict(space), report)
-    if not (link.asked or failed):
+    if not (link.asked or failed or link.doubt):
         lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")
     for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claims())):
         if text:

@@ -28,6 +28,7 @@ class Link:
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.broken = ""
+        self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
         self.kept = Kept()
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
@@ -39,6 +40,8 @@ class Link:
         with sealing.lock:
             if self.broken:
                 raise Broken(self.broken)
+            if self.doubt:
+                raise sealing.Refused(self.doubt)
             doubt = self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
@@ -150,6 +153,10 @@ class Link:
             if said == {True} and not self.claim:
                 return f"objects of {kind.__name__[:50]!r} were compared with each other, and never said to differ"
         return self.claim
+
+    def leave_open(self, reason: str) -> None:
+        """The verdict of the test that runs would be the program's word, whatever the test makes of it."""
+        self.doubt = self.doubt or reason
 
     def put(self, writer: Writer, request: tuple[Any, ...]) -> None:
         """Write a request; one that cannot be written says nothing of the program."""
