@@ -367,3 +367,33 @@ def test_a_module_in_a_package(engine: SyncEngine, program: str, reward: float) 
     assert found.verdict is Verdict.INFRASTRUCTURE_ERROR  # solution.py is no pkg/mod.py
     found = run(engine, program, tests, module=True, file="pkg/mod.py")
     assert (found.reward, found.claimed) == (reward, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("assert f(3) == 4", "AssertionError: 3 == 4"),
+        ("assert f(3) < f(2)", "AssertionError: 3 < 2"),
+        ("assert 'a' in f('bc' * 90)", "AssertionError: 'a' in 'bcbc"),
+        ("assert f([1, (2,), {'a': None}]) != [1, (2,), {'a': None}]", "[1, (2,), {'a': None}] != [1, (2,), {'a': None}]"),
+        ("assert f('\\x1b[31m') == 'x'", "'\\\\x1b[31m' == 'x'"),
+        ("assert A() == 5", "AssertionError: <A> == 5"),
+        ("assert [A()] == [5]", "AssertionError: [<A>] == [5]"),
+        ("assert f(3) == 4, 'said by the test'", "said by the test"),
+        ("assert (n := f(3)) == n + 1", "AssertionError: 3 == 4"),
+        ("assert not f(3)", "AssertionError: "),
+    ],
+)  # fmt: skip
+def test_a_failed_assertion_says_what_it_compared(engine: SyncEngine, line: str, said: str) -> None:
+    program = "class A:\n    def __repr__(s): raise SystemExit\ndef f(x): return x\n"
+    for tests in (line, f"def test_a():\n    {line}", f"class TestX:\n    def test_a(self):\n        {line}"):
+        found = run(engine, program, tests)
+        assert found.reward == 0.0
+        assert said in found.cases[0].detail, found.cases
+        assert len(found.cases[0].detail) <= 210
+        assert "\x1b" not in found.cases[0].detail
+
+
+def test_the_sides_of_an_assertion_are_computed_once(engine: SyncEngine) -> None:
+    program = "seen = []\ndef f(x):\n    seen.append(x)\n    return x\ndef calls(): return list(seen)\n"
+    passes(engine, program, "def test_a():\n    assert f(1) == f(1)\n    assert f(2) in (1, 2)\n    assert calls() == [1, 1, 2]")

@@ -207,11 +207,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
         names.fill(space, link, module, [name for name in used if name not in space], entry, by_name)
     own = (wanted["module"], wanted["test_module"])
-    space |= {rewriting.NAME: link.same, rewriting.NOT: link.other}
+    space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     standins.on_stop.append(stopped)
-    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
+    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
     report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed or link.doubt):

@@ -12,7 +12,16 @@ from typing import Any
 
 from .reading import inside, kind_of
 
-NAME, NOT = "__is__", "__is_not__"
+NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
+_SIDES = "__left__", "__right__"
+_SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "In": "in", "NotIn": "not in"}
+_MOST = 60  # characters of a value that is shown
+
+
+def rewrite(tree: Any) -> None:
+    """All that is done to the tests' tree."""
+    assertions(tree)
+    identity(tree)
 
 
 def identity(tree: Any) -> None:
@@ -27,6 +36,54 @@ def identity(tree: Any) -> None:
                 value[:] = [_changed(part) for part in value]
             elif hasattr(value, "_fields"):
                 setattr(node, field, _changed(value))
+
+
+def assertions(tree: Any) -> None:
+    """Let each bare assertion of one comparison say what it compared; each side is computed once, as before."""
+    for node in list(inside(tree)):
+        test = getattr(node, "test", None)
+        if kind_of(node) != "Assert" or node.msg is not None or kind_of(test) != "Compare" or len(test.ops) != 1:
+            continue
+        sign = _SIGNS.get(kind_of(test.ops[0]))
+        if sign is None:
+            continue
+        place = {name: getattr(test, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+        store, load = _ast.Store(), _ast.Load()
+        left, right = (
+            _ast.NamedExpr(target=_ast.Name(id=name, ctx=store, **place), value=side, **place)
+            for name, side in zip(_SIDES, (test.left, test.comparators[0]), strict=True)
+        )
+        test.left, test.comparators = left, [right]
+        shown = [_ast.Name(id=name, ctx=load, **place) for name in _SIDES]
+        args = [shown[0], _ast.Constant(value=sign, **place), shown[1]]
+        node.msg = _ast.Call(func=_ast.Name(id=SAID, ctx=load, **place), args=args, keywords=[], **place)
+
+
+def said(left: Any, sign: str, right: Any) -> str:
+    """What was compared, cut short."""
+    return f"{shown(left)} {sign} {shown(right)}"
+
+
+def shown(value: Any, depth: int = 0) -> str:
+    """Data as Python writes it, cut short; of anything else only its class: no code of a program's is run."""
+    kind = type(value)
+    if kind in (str, bytes):
+        text = repr(value[:_MOST])
+    elif kind in (int, float, complex, bool, type(None)):
+        text = repr(value) if kind is not int or value.bit_length() < 1000 else "a large int"
+    elif kind in (list, tuple, set, frozenset, dict) and depth < 3:
+        some = list(value.items() if kind is dict else value)[:8]
+        if kind is dict:
+            parts = [f"{shown(key, depth + 1)}: {shown(part, depth + 1)}" for key, part in some]
+        else:
+            parts = [shown(part, depth + 1) for part in some]
+        inside_it = ", ".join(parts + ["..."] * (len(value) > 8)) + "," * (kind is tuple and len(value) == 1)
+        text = {list: f"[{inside_it}]", tuple: f"({inside_it})"}.get(kind, f"{{{inside_it}}}")
+    elif kind.__module__ in ("decimal", "fractions", "datetime", "collections", f"{__package__}.testkit"):
+        text = repr(value) if kind.__module__ in ("decimal", "fractions", "datetime") else f"<{kind.__name__}>"
+    else:
+        text = f"<{type.__dict__['__name__'].__get__(kind)}>"
+    return text if len(text) <= _MOST or depth else text[: _MOST - 3] + "..."
 
 
 def _changed(node: Any) -> Any:
