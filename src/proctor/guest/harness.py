@@ -208,6 +208,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         names.fill(space, link, module, [name for name in used if name not in space], entry, by_name)
     own = (wanted["module"], wanted["test_module"])
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
+    standins.relay(wanted["tests"], space)
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     standins.on_stop.append(stopped)

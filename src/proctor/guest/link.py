@@ -8,10 +8,10 @@ from typing import Any
 
 from . import raising, sealing
 from .keeping import Kept
-from .library import builtin_exception, library_exception, library_name
+from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
-from .standins import METHODS, Standin, StandinType, again, blank, is_same, number_of, reference, stop, weak
+from .standins import METHODS, Standin, StandinType, again, blank, data_methods, is_same, number_of, reference, stop, weak
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
@@ -30,6 +30,7 @@ class Link:
         self.broken = ""
         self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
         self.kept = Kept()
+        self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
@@ -48,6 +49,8 @@ class Link:
             if what == "call" and (args or keywords) and isinstance(target, StandinType):
                 self.valued.add(target)
             self.asked += what != "names"
+            if what != "plain":
+                self.plain = {number: row for number, row in self.plain.items() if row[1]}
             dropped, self.dropped, self.arrived = self.dropped, [], []
             first = self.kept.next
             changes = self.kept.changed()
@@ -80,7 +83,7 @@ class Link:
         """Why this use of the program's has its word stand where data may be due; "" where it does not."""
         if isinstance(target, StandinType):
             level, kind = self.names.level(target), target
-            use = what == "get" and data_has(name)
+            use = what == "special" or (what == "get" and data_has(name))
         elif isinstance(target, Standin):
             level, kind = target.__sound__, type(target)
             use = level != MADE and may_be_data(what, kind, name)
@@ -124,6 +127,16 @@ class Link:
         # Complex numbers have methods that give complex numbers; a class that only holds functions has not.
         own = isinstance(owner, Standin) and type(owner) is kind and owner.__sound__ and kind in self.valued
         return OF_ITS_KIND if own else 0
+
+    def content(self, target: Any) -> Any:
+        """The data in an object of a class that is made from a kind of data; the same for all that ask at once."""
+        number = number_of(target)
+        if number not in self.plain:
+            value = self.ask("plain", target)
+            if type(value) is not type(target).__data__:
+                raise TypeError("the object has no data")
+            self.plain[number] = value, type(value) in sealing.FIXED
+        return self.plain[number][0]
 
     def compared(self, kind: type, equal: bool) -> None:
         """Note that two objects were said to be equal, or not to be."""
@@ -200,9 +213,7 @@ class Link:
             raise Broken(f"the answer cannot be read: {exc}") from None
         if how != b"E":
             return value
-        if not isinstance(value, BaseException):
-            raise Broken("the answer is no exception")
-        raise raising.mark(value)
+        raise raising.raised(value)
 
     # ------------------------------------------------------------ values
 
@@ -216,6 +227,8 @@ class Link:
             return "exception", (raising.builtin_base(type(value)).__name__, sealing.plain_arguments(value))
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
+        if type(value) is Named:
+            return "library", str(value)
         name = library_name(value)
         if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
             raise TypeError(
@@ -250,20 +263,23 @@ class Link:
         self.alive[number] = weak(made)
         return made
 
-    def learn(self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...]) -> None:
+    def learn(
+        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str
+    ) -> None:
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")
         found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
-            made: Any = type(name, parents, {"__module__": "solution"})
+            made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
         else:
             parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
             space = {method: METHODS[method] for method in special if method in METHODS}
-            made = StandinType(name, parents, {"__slots__": (), **space}, link=self)
+            made = StandinType(name, parents, {"__slots__": (), **space, **data_methods(data, name)}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 
     def let_go(self, number: int) -> None:
         self.alive.pop(number, None)
+        self.plain.pop(number, None)
         self.dropped.append(number)

@@ -161,7 +161,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     if kind in (datetime.date, datetime.datetime, datetime.time) and getattr(value, "tzinfo", None) is None:
         return kind.__name__, value.isoformat()
     if issubclass(kind, tuple) and (fields := _fields(value, kind)):
-        return "record", (kind.__name__, tuple(fields), tuple(value))
+        return "record", (kind.__name__, tuple(fields), tuple(value), _more(kind))
     if value is Ellipsis or value is NotImplemented:
         return "constant", str(value)
     if isinstance(value, type) and data_class(type.__dict__["__name__"].__get__(value)) is value:
@@ -176,6 +176,14 @@ def _fields(value: Any, kind: Any) -> list[str]:
     fields: Any = getattr(kind, "_fields", None)
     named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
     return list(fields) if named and kind.__eq__ is tuple.__eq__ and kind.__bases__ == (tuple,) else []
+
+
+def _more(kind: Any) -> tuple[str, ...]:
+    """Names that a named tuple's class has besides those of every one."""
+    return tuple(name for name in vars(kind) if name not in _RECORD and name not in kind._fields)
+
+
+_RECORD = frozenset(vars(collections.namedtuple("_Record", ()))) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
 
 
 def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
@@ -272,12 +280,20 @@ def _factory(value: Any) -> Any:
 
 
 def _record(payload: Any) -> Any:
-    name, fields, items = payload
+    name, fields, items, more = payload
     if len(fields) > 100:
         raise ValueError("too many fields")
     if not all(type(item) in PLAIN for item in items):
         return tuple(items)  # a field may be called like a method of data, and must not be one
-    return collections.namedtuple(name, fields)(*items)
+    made: Any = collections.namedtuple(name, fields)
+
+    def missing(self: Any, attribute: str) -> Any:
+        if attribute in more:
+            on_missing(f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here")
+        raise AttributeError(attribute)
+
+    made.__getattr__ = missing
+    return made(*items)
 
 
 def _view(payload: Any) -> Any:
@@ -349,4 +365,5 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+on_missing: Callable[[str], Any] = lambda reason: None  # told what of a value cannot be had here
 lock = threading.RLock()

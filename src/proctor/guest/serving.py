@@ -81,6 +81,8 @@ class Server:
             return delattr(target, name)
         if what == "special":
             return special(target, name, arguments)
+        if what == "plain":
+            return plain(target)
         if what == "names":  # of the tests' choice
             return [self.named(name) for name in arguments]
         raise ValueError(what)
@@ -129,7 +131,9 @@ class Server:
             elif not builtin:
                 bases.append(self.class_number(base))
         found = [name for name in SPECIAL if _has(kind, name)]
-        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found)))
+        if error:
+            found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
+        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind)))
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -157,11 +161,11 @@ class Server:
 
     def failed(self, exc: BaseException) -> None:
         try:
-            self.answer(b"E", exc)
+            self.answer(b"E", (exc, *told_of(exc)))
         except Broken:
             raise
         except BaseException:
-            self.answer(b"E", RuntimeError(type(exc).__name__[:100]), changed=False)
+            self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None), changed=False)
 
     def text(self) -> str:
         """What was printed since the last answer."""
@@ -181,6 +185,51 @@ def _has(kind: type, name: str) -> bool:
     return False
 
 
+_CONTENTS: dict[Any, Any] = {
+    str: str.__str__, int: int.__int__, float: float.__float__, bytes: lambda value: bytes(memoryview(value)),
+    list: lambda value: list(list.__iter__(value)), dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)), tuple: lambda value: tuple(tuple.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}  # fmt: skip
+
+
+def data_base(kind: type) -> str:
+    """The kind of data that a class is made from and compares as; "" where there is none."""
+    base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
+    first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
+    return base.__name__ if base is not None and first is base and base is not kind else ""
+
+
+def plain(value: Any) -> Any:
+    """The data in an object of a class that is made from a kind of data."""
+    return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
+
+
+def told_of(exc: BaseException) -> tuple[Any, ...]:
+    """What else tests may ask of an exception that was raised: its text, where its class makes one; attributes; cause."""
+    kind = type(exc)
+    own = [base for base in kind.__mro__ if base.__module__ != "builtins"]
+    text = None
+    if any("__str__" in vars(base) for base in own):
+        try:
+            text = str(str(exc))[:2000]
+        except BaseException:
+            text = None
+    found = {name: value for name, value in list(vars(exc).items())[:20] if type(name) is str}
+    for base in own:
+        for name, value in list(vars(base).items())[:50]:
+            if name[:2] == "__" or name in found:
+                continue
+            if isinstance(value, property):
+                try:
+                    found[name] = getattr(exc, name)
+                except BaseException:
+                    continue
+            elif type(value) in sealing.COPIED:
+                found[name] = value
+    return text, tuple(found.items()), exc.__cause__
+
+
 def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     """A special method as its operator calls it: from the class."""
     simple: dict[str, Any] = {
@@ -193,6 +242,8 @@ def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     }
     if name in simple:
         return simple[name](target)
+    if isinstance(target, type) and name in ("__getitem__", "__contains__"):
+        return target[arguments[0]] if name == "__getitem__" else arguments[0] in target  # type: ignore[index,operator]
     if name == "__call__":
         return target(*arguments)
     if name == "__next__":
