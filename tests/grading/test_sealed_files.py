@@ -285,7 +285,9 @@ def test_fixtures_that_are_not_here_are_nobodys_wrong_answer(engine: SyncEngine,
         assert name in (found.error or "")
     own = f"import pytest\n@pytest.fixture\ndef {name}(): return 1\ndef test_a({name}): assert f() == {name}"
     assert run(engine, "def f(): return 1", own).reward == 1.0
-    rows = f"import pytest\n@pytest.mark.parametrize('{name}, n', [(1, 2)])\ndef test_a({name}, n): assert f() == {name}"
+    rows = (
+        f"import pytest\n@pytest.mark.parametrize('{name}, n', [(1, 2)])\ndef test_a({name}, n): assert f() == {name}"
+    )
     assert run(engine, "def f(): return 1", rows).reward == 1.0
 
 
@@ -396,4 +398,8 @@ def test_a_failed_assertion_says_what_it_compared(engine: SyncEngine, line: str,
 
 def test_the_sides_of_an_assertion_are_computed_once(engine: SyncEngine) -> None:
     program = "seen = []\ndef f(x):\n    seen.append(x)\n    return x\ndef calls(): return list(seen)\n"
-    passes(engine, program, "def test_a():\n    assert f(1) == f(1)\n    assert f(2) in (1, 2)\n    assert calls() == [1, 1, 2]")
+    passes(
+        engine,
+        program,
+        "def test_a():\n    assert f(1) == f(1)\n    assert f(2) in (1, 2)\n    assert calls() == [1, 1, 2]",
+    )

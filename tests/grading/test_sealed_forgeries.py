@@ -206,10 +206,10 @@ def test_libraries_are_not_the_programs_to_replace(engine: SyncEngine) -> None:
     assert run(engine, lies, "assert helper(f(1)) == 3", prompt=prompt, entry_point="f").reward == 0.0
 
 
-@pytest.mark.parametrize(
-    "name",
-    "copy bisect select string code profile queue calendar operator token heapq math re random dt this np pd plt".split(),
-)
+MODULES = "copy bisect select string code profile queue calendar operator token heapq math re random dt this np pd plt"
+
+
+@pytest.mark.parametrize("name", MODULES.split())
 def test_what_tests_only_call_is_the_programs(engine: SyncEngine, name: str) -> None:
     program = f"def {name}(x): return [*x, 1]\n"
     tests = f"def test_a():\n    assert {name}([1]) == [1, 1]\n    assert list(map({name}, [[2]])) == [[2, 1]]"

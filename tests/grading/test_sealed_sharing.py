@@ -99,7 +99,9 @@ def test_what_holds_itself_passes_and_is_no_end(engine: SyncEngine) -> None:
 
 
 def test_data_changed_behind_the_tests_back_is_said_to_decide(engine: SyncEngine) -> None:
-    program = "held = []\ndef sieve(n): held.append([2, 9]); return held[0]\ndef is_prime(n): held[0].clear(); return True\n"
+    program = (
+        "held = []\ndef sieve(n): held.append([2, 9]); return held[0]\ndef is_prime(n): held[0].clear(); return True\n"
+    )
     tests = "import math\nfor p in sieve(10):\n    assert is_prime(p)\n    assert p < 9"
     found = run(engine, program, tests)
     assert (found.reward, found.claimed) == (1.0, True)
@@ -107,6 +109,13 @@ def test_data_changed_behind_the_tests_back_is_said_to_decide(engine: SyncEngine
     given = "held = []\ndef keep(x): held.append(x)\ndef f(n): held[0].clear(); return 0\n"
     found = run(engine, given, "rows = [1, 2]\nkeep(rows)\nfor n in rows: assert f(n) == n - 1")
     assert (found.reward, found.claimed) == (1.0, True)
+
+
+def test_an_object_may_hold_what_it_was_given(engine: SyncEngine) -> None:
+    program = "class Table:\n    def __init__(s, rows): s.rows = rows\n    def put(s, n): s.rows['n'].append(n)\n    def size(s): return len(s.rows['n'])\n"
+    passes(
+        engine, program, "data = {'n': [1]}\nt = Table(data)\nt.put(2)\nassert t.size() == 2 and data == {'n': [1, 2]}"
+    )
 
 
 def test_large_data_is_sent_and_forgotten(engine: SyncEngine) -> None:

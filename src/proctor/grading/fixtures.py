@@ -99,4 +99,7 @@ def _is_plain(mark: ast.expr) -> bool:
     if "parametrize" in text:
         first = mark.args[:1] if isinstance(mark, ast.Call) else []
         return all(isinstance(part, ast.Constant | ast.Tuple | ast.List) for part in first) and bool(first)
-    return text.startswith(("pytest.mark.", "mark.", "pytest.fixture", "fixture")) or text in ("staticmethod", "classmethod")
+    return text.startswith(("pytest.mark.", "mark.", "pytest.fixture", "fixture")) or text in (
+        "staticmethod",
+        "classmethod",
+    )

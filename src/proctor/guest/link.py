@@ -11,10 +11,30 @@ from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
-from .standins import METHODS, Standin, StandinType, again, blank, data_methods, is_same, number_of, reference, stop, weak
+from .standins import (
+    METHODS,
+    Standin,
+    StandinType,
+    again,
+    blank,
+    data_methods,
+    is_same,
+    number_of,
+    reference,
+    stop,
+    weak,
+)
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
+
+
+def actor(target: Any) -> int:
+    """The number of the object that a request is to, or whose method; 0 where there is none."""
+    owner = target.__owner__ if isinstance(target, Standin) else None
+    if isinstance(owner, Standin):
+        return number_of(owner)
+    return number_of(target) if isinstance(target, Standin) else 0
 
 
 class Link:
@@ -30,6 +50,7 @@ class Link:
         self.broken = ""
         self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
         self.kept = Kept()
+        self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
@@ -62,7 +83,9 @@ class Link:
                 self.pipe.send(first.to_bytes(8, "big") + bytes(writer.out))
                 for number, container in enumerate(writer.fresh, first):
                     self.kept.add(number, container)
-                value = self.answer(writer.named | set(range(first, self.kept.next)))
+                passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
+                value = self.answer(passed, actor(target))
+                self.own_by(passed, actor(target) or (number_of(value) if isinstance(value, Standin) else 0))
             except Broken as exc:
                 self.broken = str(exc)
                 raise
@@ -178,10 +201,18 @@ class Link:
         except (ValueError, RecursionError) as exc:
             stop("undecided", f"what the tests pass to the program cannot be sent: {exc}")
 
-    def answer(self, passed: set[int] | None = None) -> Any:
+    def own_by(self, passed: set[int], number: int) -> None:
+        """An object may go on holding what was passed to it; ``number`` 0: none."""
+        if number and len(self.owners) < _MOST_CLASSES:
+            for container in passed:
+                self.owners.setdefault(container, set()).add(number)
+
+    def answer(self, passed: set[int] | None = None, actor: int = 0) -> Any:
         """The answer that is due; what changed in containers is changed here too, and printed text is printed.
 
-        ``passed``: numbers of the containers that went along with the request.
+        Args:
+            passed: numbers of the containers that went along with the request.
+            actor: number of the object that it was to; 0: none.
         """
         data = self.pipe.receive()
         how, at = data[:1], 1
@@ -205,9 +236,9 @@ class Link:
             rows = more.whole()
             for number, container in enumerate(more.fresh, self.kept.next):
                 self.kept.add(number, container)
-            within = self.kept.within(passed or ())
             for number in self.kept.change(rows, again):
-                if number not in within and not self.claim:
+                known = number in (passed or ()) or actor in self.owners.get(number, ())
+                if not known and not self.claim:
                     self.claim = "the program changed data that the tests held, in a call that they did not pass it to"
         except (TypeError, ValueError, LookupError, AttributeError) as exc:
             raise Broken(f"the answer cannot be read: {exc}") from None

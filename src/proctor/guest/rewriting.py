@@ -41,7 +41,7 @@ def identity(tree: Any) -> None:
 def assertions(tree: Any) -> None:
     """Let each bare assertion of one comparison say what it compared; each side is computed once, as before."""
     for node in list(inside(tree)):
-        test = getattr(node, "test", None)
+        test: Any = getattr(node, "test", None)
         if kind_of(node) != "Assert" or node.msg is not None or kind_of(test) != "Compare" or len(test.ops) != 1:
             continue
         sign = _SIGNS.get(kind_of(test.ops[0]))
@@ -78,7 +78,7 @@ def shown(value: Any, depth: int = 0) -> str:
         else:
             parts = [shown(part, depth + 1) for part in some]
         inside_it = ", ".join(parts + ["..."] * (len(value) > 8)) + "," * (kind is tuple and len(value) == 1)
-        text = {list: f"[{inside_it}]", tuple: f"({inside_it})"}.get(kind, f"{{{inside_it}}}")
+        text = f"[{inside_it}]" if kind is list else f"({inside_it})" if kind is tuple else f"{{{inside_it}}}"
     elif kind.__module__ in ("decimal", "fractions", "datetime", "collections", f"{__package__}.testkit"):
         text = repr(value) if kind.__module__ in ("decimal", "fractions", "datetime") else f"<{kind.__name__}>"
     else:

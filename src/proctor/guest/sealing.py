@@ -38,6 +38,7 @@ COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime
           datetime.timedelta)  # fmt: skip
 # Data whose identity is lost on the way.
 FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
+namedtuple: Any = collections.namedtuple  # here with names from elsewhere
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
@@ -285,11 +286,13 @@ def _record(payload: Any) -> Any:
         raise ValueError("too many fields")
     if not all(type(item) in PLAIN for item in items):
         return tuple(items)  # a field may be called like a method of data, and must not be one
-    made: Any = collections.namedtuple(name, fields)
+    made: Any = namedtuple(name, fields)
 
     def missing(self: Any, attribute: str) -> Any:
         if attribute in more:
-            on_missing(f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here")
+            on_missing[0](
+                f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here"
+            )
         raise AttributeError(attribute)
 
     made.__getattr__ = missing
@@ -365,5 +368,5 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-on_missing: Callable[[str], Any] = lambda reason: None  # told what of a value cannot be had here
+on_missing: list[Callable[[str], Any]] = []  # told what of a value cannot be had here
 lock = threading.RLock()

@@ -111,7 +111,9 @@ class StandinType(type):
     def __instancecheck__(cls, value: Any) -> bool:
         kind = type(value)
         record = issubclass(kind, tuple) and kind.__bases__ == (tuple,) and "_fields" in vars(kind)
-        return type.__instancecheck__(cls, value) or (record and kind.__name__ == type.__dict__["__name__"].__get__(cls))
+        return type.__instancecheck__(cls, value) or (
+            record and kind.__name__ == type.__dict__["__name__"].__get__(cls)
+        )
 
 
 class _Doc:
@@ -346,4 +348,4 @@ def _methods() -> dict[str, Any]:
 
 
 METHODS = _methods()
-sealing.on_missing = lambda reason: stop("undecided", reason)
+sealing.on_missing.append(lambda reason: stop("undecided", reason))
