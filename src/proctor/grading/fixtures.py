@@ -31,11 +31,9 @@ def unknown_fixture(tree: ast.Module) -> str:
     return ""
 
 
-BUILT_IN = frozenset(
-    "cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace monkeypatch pytestconfig pytester "
-    "record_property record_testsuite_property record_xml_attribute recwarn testdir tmp_path_factory tmpdir "
-    "tmpdir_factory mocker".split()
-)
+_WORDS = """cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace monkeypatch pytestconfig pytester
+record_property record_testsuite_property record_xml_attribute recwarn testdir tmp_path_factory tmpdir tmpdir_factory mocker"""
+BUILT_IN = frozenset(_WORDS.split())
 
 
 def _tests(tree: ast.Module) -> list[tuple[str, _Function, int]]:
