@@ -10,14 +10,21 @@ from proctor.grading.problem import Problem
 
 
 def run(
-    engine: SyncEngine, program: str, tests: str, *, module: bool = False, file: str = "solution.py", **fields: object
+    engine: SyncEngine,
+    program: str,
+    tests: str,
+    *,
+    module: bool = False,
+    file: str = "solution.py",
+    policy: str = "share",
+    **fields: object,
 ) -> Grade:
     """Its grade; ``module``: the tests are a module of their own, and import the program from ``file``."""
     problem = Problem(
         id="p", mode="unit_tests", test_code=tests, appended=not module, test_module="tests.py" if module else None,
         time_limit_s=2, module=file, **fields,
     )  # fmt: skip
-    (found,) = grade([program], problem, engine=engine, extract="whole")
+    (found,) = grade([program], problem, engine=engine, extract="whole", reward=policy)
     return found
 
 

@@ -311,8 +311,29 @@ def f(x): return seen[-1] if seen else L()
 """
     tests = "def test_a(): assert abs(f(2) - 1.5) < 1e-6\ndef test_b(): assert f(2) == 1.5"
     found = run(engine, program, tests)
-    assert found.reward is None
+    assert found.reward == 0.0  # test_b learnt nothing from test_a, and failed
     assert not any(case.verdict is OK for case in found.cases)
+
+
+def test_a_certain_failure_closes_what_is_left_open(engine: SyncEngine) -> None:
+    program = "class L:\n    def __gt__(s, o): return True\ndef f(n): return n\ndef g(): return L()\n"
+    left_open = "def test_open(): assert g() > 3\n"
+    wrong, right = "def test_wrong(): assert f(1) == 2\n", "def test_right(): assert f(1) == 1\n"
+    caught = "def test_caught():\n    try: assert g() > 3\n    except BaseException: pass\n"
+    case = "import unittest\nclass T(unittest.TestCase):\n    def test_open(self): self.assertGreater(g(), 3)\n"
+    for tests in (left_open, left_open + right, right + left_open, caught + right, case + right):
+        found = run(engine, program, tests)
+        assert found.reward is None, found.cases
+        assert "did not make" in (found.error or "")
+    for tests in (left_open + wrong + right, right + wrong + left_open, wrong + caught + right, case + wrong + right):
+        for policy, reward in (("share", 1 / 3), ("all_or_nothing", 0.0)):
+            found = run(engine, program, tests, policy=policy)
+            assert found.reward == pytest.approx(reward), (tests, found.cases)
+            assert [case.detail for case in found.cases if "left open" in case.detail]
+    expected = f"import pytest\n@pytest.mark.xfail\n{left_open}"
+    assert run(engine, program, expected + right).reward is None
+    assert run(engine, program, expected + right + wrong).reward == pytest.approx(1 / 3)
+    assert run(engine, program, f"{wrong}assert g() > 3\n").reward is None  # what comes after depends on it
 
 
 def test_an_attribute_that_is_missing_is_no_doubt(engine: SyncEngine) -> None:

@@ -263,12 +263,60 @@ def test_setup_and_marks_of_unittest(engine: SyncEngine) -> None:
         ("import pytest\n@pytest.mark.parametrize('n', [pytest.param(1, marks=pytest.mark.skip)])\ndef test_a(n): assert f(n) == n", "marks"),
         ("def pytest_generate_tests(metafunc): pass\ndef test_a(): assert f(1) == 1", "pytest_generate_tests"),
         ("class TestX:\n    def test_a(self, request): assert f(1) == 1", "request"),
+        ("import pytest\n@pytest.mark.usefixtures('capsys')\ndef test_a(): assert f(1) == 1", "capsys"),
+        ("import pytest\n@pytest.fixture\ndef n(monkeypatch): return 1\ndef test_a(n): assert f(n) == n", "monkeypatch"),
+        ("def test_a(nosuch): assert f(1) == 1\ndef test_b(): assert f(lambda: 1)", "nosuch"),
+        ("import pytest\n@pytest.hookimpl\ndef g(): pass\ndef test_a(): assert f(1) == 1", "hookimpl"),
+        ("import pytest, gc\ndef test_a():\n    with pytest.raises_group(ValueError): f(1)", "raises_group"),
+        ("import gc, nosuchmodule\ndef test_a(): assert f(1) == 1", "nosuchmodule"),
     ],
 )  # fmt: skip
 def test_what_of_pytest_is_not_known_is_said(engine: SyncEngine, tests: str, said: str) -> None:
     found = run(engine, "def f(x): return x", tests)
     assert (found.verdict, found.reward) == (Verdict.INFRASTRUCTURE_ERROR, None), found.cases
     assert said in (found.error or "")
+
+
+@pytest.mark.parametrize("name", ["capsys", "capfd", "monkeypatch", "tmpdir", "caplog", "recwarn", "mocker", "nosuch"])
+def test_fixtures_that_are_not_here_are_nobodys_wrong_answer(engine: SyncEngine, name: str) -> None:
+    for program in ("def f(): return 1", "def f(): return 2", "x = 1"):
+        found = run(engine, program, f"def test_a({name}): assert f() == 1\ndef test_b(): assert f() == 1")
+        assert found.reward is None
+        assert name in (found.error or "")
+    own = f"import pytest\n@pytest.fixture\ndef {name}(): return 1\ndef test_a({name}): assert f() == {name}"
+    assert run(engine, "def f(): return 1", own).reward == 1.0
+    rows = (
+        f"import pytest\n@pytest.mark.parametrize('{name}, n', [(1, 2)])\ndef test_a({name}, n): assert f() == {name}"
+    )
+    assert run(engine, "def f(): return 1", rows).reward == 1.0
+
+
+def test_warnings_are_seen_beside_the_program(engine: SyncEngine) -> None:
+    program = "import warnings\ndef f(): warnings.warn('old one', DeprecationWarning); return 1\n"
+    for line in ("pytest.warns(DeprecationWarning, match='old')", "pytest.deprecated_call()"):
+        tests = f"import pytest\ndef test_a():\n    with {line}: assert f() == 1"
+        found = run(engine, program, tests)
+        assert (found.reward, found.claimed) == (1.0, True)
+        assert run(engine, program.replace("Deprecation", "User"), tests).reward == 0.0
+        assert run(engine, "def f(): return 1", tests).reward == 0.0
+
+
+def test_a_program_does_not_say_what_the_image_lacks(engine: SyncEngine) -> None:
+    program = """
+import os, struct, sys
+def f(n):
+    frame = sys._getframe()
+    while frame:
+        space = frame.f_globals
+        if "emit" in space:
+            for fd in range(3, 64):
+                try: space["emit"](fd, ("lacks", "a module"))
+                except OSError: pass
+        frame = frame.f_back
+    return 0
+"""
+    found = run(engine, program, "import gc\ndef test_a(): assert f(1) == 1")
+    assert (found.reward, found.claimed) == (0.0, True)
 
 
 def test_coroutine_tests_are_awaited(engine: SyncEngine) -> None:
@@ -321,3 +369,37 @@ def test_a_module_in_a_package(engine: SyncEngine, program: str, reward: float) 
     assert found.verdict is Verdict.INFRASTRUCTURE_ERROR  # solution.py is no pkg/mod.py
     found = run(engine, program, tests, module=True, file="pkg/mod.py")
     assert (found.reward, found.claimed) == (reward, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("assert f(3) == 4", "AssertionError: 3 == 4"),
+        ("assert f(3) < f(2)", "AssertionError: 3 < 2"),
+        ("assert 'a' in f('bc' * 90)", "AssertionError: 'a' in 'bcbc"),
+        ("assert f([1, (2,), {'a': None}]) != [1, (2,), {'a': None}]", "[1, (2,), {'a': None}] != [1, (2,), {'a': None}]"),
+        ("assert f('\\x1b[31m') == 'x'", "'\\\\x1b[31m' == 'x'"),
+        ("assert A() == 5", "AssertionError: <A> == 5"),
+        ("assert [A()] == [5]", "AssertionError: [<A>] == [5]"),
+        ("assert f(3) == 4, 'said by the test'", "said by the test"),
+        ("assert (n := f(3)) == n + 1", "AssertionError: 3 == 4"),
+        ("assert not f(3)", "AssertionError: "),
+    ],
+)  # fmt: skip
+def test_a_failed_assertion_says_what_it_compared(engine: SyncEngine, line: str, said: str) -> None:
+    program = "class A:\n    def __repr__(s): raise SystemExit\ndef f(x): return x\n"
+    for tests in (line, f"def test_a():\n    {line}", f"class TestX:\n    def test_a(self):\n        {line}"):
+        found = run(engine, program, tests)
+        assert found.reward == 0.0
+        assert said in found.cases[0].detail, found.cases
+        assert len(found.cases[0].detail) <= 210
+        assert "\x1b" not in found.cases[0].detail
+
+
+def test_the_sides_of_an_assertion_are_computed_once(engine: SyncEngine) -> None:
+    program = "seen = []\ndef f(x):\n    seen.append(x)\n    return x\ndef calls(): return list(seen)\n"
+    passes(
+        engine,
+        program,
+        "def test_a():\n    assert f(1) == f(1)\n    assert f(2) in (1, 2)\n    assert calls() == [1, 1, 2]",
+    )

@@ -212,9 +212,9 @@ def test_an_end_of_send_ends_no_loop(engine: SyncEngine) -> None:
     assert found.reward is None
 
 
-def test_copies_of_objects_are_not_had(engine: SyncEngine) -> None:
-    found = run(
-        engine, "class A:\n    n = 1\n", "import copy\na = A()\nassert copy.deepcopy(a).n == copy.copy(a).n == 1"
-    )
-    assert found.reward is None
-    assert "copy" in (found.error or "")
+def test_copies_are_made_where_the_object_is(engine: SyncEngine) -> None:
+    tests = "import copy\na = A()\nassert copy.deepcopy(a).n == copy.copy(a).n == 1"
+    passes(engine, "class A:\n    n = 1\n", tests)
+    program = "class Gauge:\n    n = 1\n    def __copy__(s): return s\n    def __sub__(s, o): return 0\n"
+    found = run(engine, program, "import copy\ng = Gauge()\ng.n = 2\nassert copy.copy(g) - 5 < 1")
+    assert (found.reward, found.claimed) == (1.0, True)

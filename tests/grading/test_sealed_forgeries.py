@@ -206,6 +206,31 @@ def test_libraries_are_not_the_programs_to_replace(engine: SyncEngine) -> None:
     assert run(engine, lies, "assert helper(f(1)) == 3", prompt=prompt, entry_point="f").reward == 0.0
 
 
+MODULES = "copy bisect select string code profile queue calendar operator token heapq math re random dt this np pd plt"
+
+
+@pytest.mark.parametrize("name", MODULES.split())
+def test_what_tests_only_call_is_the_programs(engine: SyncEngine, name: str) -> None:
+    program = f"def {name}(x): return [*x, 1]\n"
+    tests = f"def test_a():\n    assert {name}([1]) == [1, 1]\n    assert list(map({name}, [[2]])) == [[2, 1]]"
+    passes(engine, program, tests)
+    passes(engine, program, f"from solution import *\n{tests}", module=True)
+    assert run(engine, program.replace("*x, 1", "*x"), tests).reward == 0.0
+    # What the tests use by the module's name is the module's.
+    assert run(engine, program, f"import os\nassert {name}.__name__ == 'os' or {name}([1]) == [1, 1]").reward == 0.0
+
+
+def test_a_module_that_tests_use_stays_the_librarys(engine: SyncEngine) -> None:
+    lies = "class copy:\n    def __init__(s, x): pass\n    deepcopy = staticmethod(lambda x: 9)\ndef f(x): return 9\n"
+    tests = "x = [1]\nassert f(copy.deepcopy(x)) == copy.deepcopy(x)"
+    assert run(engine, lies, tests).reward == 0.0
+    passes(engine, "def f(x): return x", tests)
+    own = "class queue:\n    def __init__(s): s.held = []\n    def push(s, x): s.held.append(x)\n    def size(s): return len(s.held)\n"
+    passes(engine, own, "q = queue()\nq.push(1)\nassert q.size() == 1")
+    found = run(engine, "def copy(x): return 0\ndef f(x): return 0", "assert f(copy(1)) == copy(1)", entry_point="f")
+    assert (found.reward, found.claimed) == (1.0, True)
+
+
 def test_a_program_does_not_end_the_tests_loops(engine: SyncEngine) -> None:
     program = "def f(x): raise StopIteration"
     for tests in (

@@ -18,10 +18,11 @@ from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.grading import pysource
 from proctor.grading.checkers import AnyChecker, Checker, CheckerError, check, excerpt
+from proctor.grading.fixtures import unknown_fixture
 from proctor.grading.grades import CaseGrade
 from proctor.grading.problem import TestCase
 from proctor.grading.values import Tolerance, same_truth, same_value
-from proctor.guest.protocol import CallResult, TestReport, parse_test_report
+from proctor.guest.protocol import CallResult, TestReport, parse_lacks, parse_test_report
 
 KEPT = 64 << 10  # bytes of each stream that stay in a grade once it was judged
 TOP_LEVEL = "module"  # the harness's name for what the test source does at its top level
@@ -165,6 +166,8 @@ def judge_tests(outcome: Outcome, nonce: str, named: Named) -> tuple[CaseGrade, 
     end = ending(outcome)
     if end and not end.verdict.is_score:
         return (ended(outcome, end),)
+    if lacks := parse_lacks(outcome.result):
+        return failed(lacks, len(named.wanted))
     return judge_report(parse_test_report(outcome.result, nonce), outcome, end, named)
 
 
@@ -277,6 +280,7 @@ def named_tests(source: str) -> Named:
                     wanted.append(name)
 
     look(tree.body, "", [], False)
+    faults += filter(None, [unknown_fixture(tree)])
     return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
 
 

@@ -114,7 +114,7 @@ class Fixtures:
             raise Fault(f"the fixture {name!r} has params, which are not known here")
         bound = (self.instance,) if own else ()
         value = function(*bound, **self.arguments(function, {}, len(bound)))
-        if isinstance(value, types.GeneratorType):
+        if type(value) is types.GeneratorType:  # and no stand-in for one
             self.ends.append(lambda: next(value, None))
             self.made[name] = next(value)
         elif isinstance(value, types.CoroutineType | types.AsyncGeneratorType):
@@ -189,7 +189,7 @@ def finished(result: Any) -> Any:
         import asyncio
 
         return asyncio.run(result)
-    if isinstance(result, types.GeneratorType | types.AsyncGeneratorType):
+    if type(result) in (types.GeneratorType, types.AsyncGeneratorType):
         raise Fault("a test is a generator: nothing in it would be run")
     return result
 

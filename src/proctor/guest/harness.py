@@ -127,6 +127,9 @@ def describe(exc: BaseException) -> str:
 
 def tests(wanted: dict[str, Any], fd: int) -> None:
     """Run named tests in the program's own process, and report each."""
+    # The first record is ours: no code of the program has run yet.
+    lacks = reading.lacks(wanted["tests"], (wanted["module"], wanted["test_module"]), testkit.KNOWN)
+    emit(fd, ("lacks" if lacks else "starts", lacks))
     module = load(wanted["file"], wanted["module"])
     if wanted["appended"]:
         space = module.__dict__
@@ -163,11 +166,18 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     failed: list[str] = []
 
     def told(name: str, passed: bool, message: str) -> None:
+        doubt, link.doubt = link.doubt, ""
+        if doubt:  # whatever the test made of it
+            emit(fd, ("open", name, doubt[:500]))
+            return
         if not passed:
             failed.append(name)
         emit(fd, ("test", name, passed, message[:500]))
 
     def stopped(word: str, reason: str) -> None:
+        if word == "undecided" and report.has_begun:
+            link.leave_open(reason)  # of this test; the others are run
+            return
         emit(fd, (word, reason[:500]))
         if word != "refused":
             emit(fd, ("finished", wanted["nonce"]))
@@ -181,12 +191,12 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         link.answer()
     except BaseException:  # the program's own end tells
         return
-    standins.on_stop.append(stopped)
     testkit.install_lazily()
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
-    module = names.stand_in_module(link, wanted["module"], space, used, entry)
+    by_name = reading.attributes(wanted["tests"])
+    module = names.stand_in_module(link, wanted["module"], space, used, entry, by_name)
     names.install(module)
     lacks: list[str] = []
     if wanted["appended"]:
@@ -195,14 +205,17 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         except Exception as exc:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
-        names.fill(space, link, module, [name for name in used if name not in space], entry)
+        names.fill(space, link, module, [name for name in used if name not in space], entry, by_name)
     own = (wanted["module"], wanted["test_module"])
-    space[rewriting.NAME] = standins.is_same
+    space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
+    standins.relay(wanted["tests"], space)
     if "assertIs" in wanted["tests"]:
-        rewriting.unittest_too(standins.is_same)
-    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.identity)
+        rewriting.unittest_too(link.same, link.other)
+    standins.on_stop.append(stopped)
+    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
+    report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     runner.run(wanted["tests"], space, dict(space), report)
-    if not (link.asked or failed):
+    if not (link.asked or failed or link.doubt):
         lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")
     for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claims())):
         if text:

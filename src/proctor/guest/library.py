@@ -66,6 +66,12 @@ def library_exception(name: Any) -> Any:
     return found if isinstance(found, type) and issubclass(found, Exception) else Exception
 
 
+class Named(str):
+    """``module:name`` of something that the tests' side has another of by now."""
+
+    __slots__ = ()
+
+
 def library_name(value: Any) -> str | None:
     """``module:name`` of a function or class of the standard library; None for anything else."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

@@ -7,14 +7,34 @@ import types
 from typing import Any
 
 from . import raising, sealing
-from .changes import change
-from .library import builtin_exception, library_exception, library_name
+from .keeping import Kept
+from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
-from .standins import METHODS, Standin, StandinType, again, blank, number_of, reference, stop, weak
+from .standins import (
+    METHODS,
+    Standin,
+    StandinType,
+    again,
+    blank,
+    data_methods,
+    is_same,
+    number_of,
+    reference,
+    stop,
+    weak,
+)
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
+
+
+def actor(target: Any) -> int:
+    """The number of the object that a request is to, or whose method; 0 where there is none."""
+    owner = target.__owner__ if isinstance(target, Standin) else None
+    if isinstance(owner, Standin):
+        return number_of(owner)
+    return number_of(target) if isinstance(target, Standin) else 0
 
 
 class Link:
@@ -28,6 +48,10 @@ class Link:
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.broken = ""
+        self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
+        self.kept = Kept()
+        self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to
+        self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
@@ -38,18 +62,30 @@ class Link:
         with sealing.lock:
             if self.broken:
                 raise Broken(self.broken)
+            if self.doubt:
+                raise sealing.Refused(self.doubt)
             doubt = self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and (args or keywords) and isinstance(target, StandinType):
                 self.valued.add(target)
             self.asked += what != "names"
+            if what != "plain":
+                self.plain = {number: row for number, row in self.plain.items() if row[1]}
             dropped, self.dropped, self.arrived = self.dropped, [], []
-            writer = Writer(self.foreign)
-            writer.put((what, target, name, list(args), keywords or {}, dropped))
+            first = self.kept.next
+            changes = self.kept.changed()
+            let_go = self.kept.unneeded()
+            writer = Writer(self.foreign, first, self.kept.numbers)
+            pairs = tuple((keywords or {}).items())
+            self.put(writer, (what, target, name, args, pairs, tuple(dropped), tuple(let_go), tuple(changes)))
             try:
-                self.pipe.send(bytes(writer.out))
-                value = self.answer(args)
+                self.pipe.send(first.to_bytes(8, "big") + bytes(writer.out))
+                for number, container in enumerate(writer.fresh, first):
+                    self.kept.add(number, container)
+                passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
+                value = self.answer(passed, actor(target))
+                self.own_by(passed, actor(target) or (number_of(value) if isinstance(value, Standin) else 0))
             except Broken as exc:
                 self.broken = str(exc)
                 raise
@@ -70,7 +106,7 @@ class Link:
         """Why this use of the program's has its word stand where data may be due; "" where it does not."""
         if isinstance(target, StandinType):
             level, kind = self.names.level(target), target
-            use = what == "get" and data_has(name)
+            use = what == "special" or (what == "get" and data_has(name))
         elif isinstance(target, Standin):
             level, kind = target.__sound__, type(target)
             use = level != MADE and may_be_data(what, kind, name)
@@ -115,9 +151,37 @@ class Link:
         own = isinstance(owner, Standin) and type(owner) is kind and owner.__sound__ and kind in self.valued
         return OF_ITS_KIND if own else 0
 
+    def content(self, target: Any) -> Any:
+        """The data in an object of a class that is made from a kind of data; the same for all that ask at once."""
+        number = number_of(target)
+        if number not in self.plain:
+            value = self.ask("plain", target)
+            if type(value) is not type(target).__data__:
+                raise TypeError("the object has no data")
+            self.plain[number] = value, type(value) in sealing.FIXED
+        return self.plain[number][0]
+
     def compared(self, kind: type, equal: bool) -> None:
         """Note that two objects were said to be equal, or not to be."""
         self.equal.setdefault(kind, set()).add(equal)
+
+    def same(self, one: Any, other: Any) -> bool:
+        """``one is other`` in tests."""
+        return is_same(one, other) or self.may_be_same(one, other)
+
+    def other(self, one: Any, other: Any) -> bool:
+        """``one is not other`` in tests."""
+        different = not is_same(one, other)
+        if different:
+            self.may_be_same(one, other)
+        return different
+
+    def may_be_same(self, one: Any, other: Any) -> bool:
+        """Equal data that cannot be changed, which the program may have given back as it was: a pass is marked."""
+        alike = type(one) is type(other) and type(one) in sealing.FIXED and bool(one == other)
+        if alike and not self.claim:
+            self.claim = f"the tests ask whether two equal values of {type(one).__name__} are the same object"
+        return alike
 
     def claims(self) -> str:
         """Why a pass is partly the program's word; "" where it is not."""
@@ -126,31 +190,61 @@ class Link:
                 return f"objects of {kind.__name__[:50]!r} were compared with each other, and never said to differ"
         return self.claim
 
-    def answer(self, args: tuple[Any, ...] = ()) -> Any:
-        """The answer that is due; changed arguments are changed here too, and printed text is printed."""
+    def leave_open(self, reason: str) -> None:
+        """The verdict of the test that runs would be the program's word, whatever the test makes of it."""
+        self.doubt = self.doubt or reason
+
+    def put(self, writer: Writer, request: tuple[Any, ...]) -> None:
+        """Write a request; one that cannot be written says nothing of the program."""
+        try:
+            writer.put(request)
+        except (ValueError, RecursionError) as exc:
+            stop("undecided", f"what the tests pass to the program cannot be sent: {exc}")
+
+    def own_by(self, passed: set[int], number: int) -> None:
+        """An object may go on holding what was passed to it; ``number`` 0: none."""
+        if number and len(self.owners) < _MOST_CLASSES:
+            for container in passed:
+                self.owners.setdefault(container, set()).add(number)
+
+    def answer(self, passed: set[int] | None = None, actor: int = 0) -> Any:
+        """The answer that is due; what changed in containers is changed here too, and printed text is printed.
+
+        Args:
+            passed: numbers of the containers that went along with the request.
+            actor: number of the object that it was to; 0: none.
+        """
         data = self.pipe.receive()
         how, at = data[:1], 1
         parts = []
-        for _ in range(2):
+        for _ in range(3):
             size = int.from_bytes(data[at : at + 4], "big")
             parts.append(data[at + 4 : at + 4 + size])
             at += 4 + size
         fresh, text = Reader(parts[0], self.own).whole()
+        first = self.kept.next
         try:
             for row in fresh:
                 self.learn(*row)
             if text:
                 sys.stdout.write(text)
-            for index, items in Reader(data[at:], self.own).whole():
-                change(args[index], items, again)
-        except (TypeError, ValueError, IndexError, AttributeError) as exc:
+            reader = Reader(parts[1], self.own, first, self.kept)
+            value = reader.whole()
+            for number, container in enumerate(reader.fresh, first):
+                self.kept.add(number, container)
+            more = Reader(parts[2], self.own, self.kept.next, self.kept)
+            rows = more.whole()
+            for number, container in enumerate(more.fresh, self.kept.next):
+                self.kept.add(number, container)
+            for number in self.kept.change(rows, again):
+                known = number in (passed or ()) or actor in self.owners.get(number, ())
+                if not known and not self.claim:
+                    self.claim = "the program changed data that the tests held, in a call that they did not pass it to"
+        except (TypeError, ValueError, LookupError, AttributeError) as exc:
             raise Broken(f"the answer cannot be read: {exc}") from None
-        value = Reader(parts[1], lambda kind, payload: self.own(kind, payload, args)).whole()
         if how != b"E":
             return value
-        if not isinstance(value, BaseException):
-            raise Broken("the answer is no exception")
-        raise raising.mark(value)
+        raise raising.raised(value)
 
     # ------------------------------------------------------------ values
 
@@ -164,6 +258,8 @@ class Link:
             return "exception", (raising.builtin_base(type(value)).__name__, sealing.plain_arguments(value))
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
+        if type(value) is Named:
+            return "library", str(value)
         name = library_name(value)
         if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
             raise TypeError(
@@ -174,10 +270,8 @@ class Link:
             stop("refused", f"they pass {what} of their own to the program")
         return "library", name
 
-    def own(self, kind: str, payload: Any, args: tuple[Any, ...] = ()) -> Any:
+    def own(self, kind: str, payload: Any) -> Any:
         """What an answer holds that is no data."""
-        if kind == "argument":
-            return args[payload]
         if kind == "class":
             self.arrived.append(self.kinds[payload])
             return self.kinds[payload]
@@ -200,20 +294,23 @@ class Link:
         self.alive[number] = weak(made)
         return made
 
-    def learn(self, number: int, name: str, error: bool, bases: list[Any], special: list[str]) -> None:
+    def learn(
+        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str
+    ) -> None:
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")
         found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
-            made: Any = type(name, parents, {"__module__": "solution"})
+            made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
         else:
             parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
             space = {method: METHODS[method] for method in special if method in METHODS}
-            made = StandinType(name, parents, {"__slots__": (), **space}, link=self)
+            made = StandinType(name, parents, {"__slots__": (), **space, **data_methods(data, name)}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 
     def let_go(self, number: int) -> None:
         self.alive.pop(number, None)
+        self.plain.pop(number, None)
         self.dropped.append(number)

@@ -22,7 +22,12 @@ _USUAL = "math cmath collections functools itertools decimal fractions datetime"
 
 
 def stand_in_module(
-    link: Link, name: str, space: dict[str, Any], starred: list[str], entry: frozenset[str]
+    link: Link,
+    name: str,
+    space: dict[str, Any],
+    starred: list[str],
+    entry: frozenset[str],
+    attributes: dict[str, set[str]],
 ) -> types.ModuleType:
     """The program's module, as tests import it; ``starred``: names that the tests use and neither have nor define."""
 
@@ -33,7 +38,7 @@ def stand_in_module(
             if attribute == "__all__":
                 # A star gives the tests what they use and do not have; not whatever the program would like them to.
                 found: dict[str, Any] = {}
-                fill(found, link, self, [name for name in starred if name not in space], entry)
+                fill(found, link, self, [name for name in starred if name not in space], entry, attributes)
                 vars(self).update(found)
                 return list(found)
             if attribute[:2] == "__":
@@ -48,15 +53,27 @@ def stand_in_module(
     return Module(name)
 
 
-def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry: frozenset[str]) -> None:
+def fill(
+    space: dict[str, Any],
+    link: Link,
+    module: Any,
+    names: list[str],
+    entry: frozenset[str],
+    attributes: dict[str, set[str]],
+) -> None:
     """Give the tests' namespace what ``names`` mean: the libraries' own things first, then the program's.
 
-    Otherwise a program could replace what tests check with. ``entry``: names that the problem asks the program for.
+    Otherwise a program could replace what tests check with. A module's name is the program's where the tests use
+    nothing by it that the module has: they call it, say.
+
+    Args:
+        entry: names that the problem asks the program for.
+        attributes: what the tests use by each name.
     """
     asked = []
     for name in names:
         own = name in TYPES and name in link.names.shown  # a Counter with methods that the library's has not
-        if name in entry or own or not library(space, name):
+        if name in entry or own or not (is_library(name, attributes.get(name, set())) and library(space, name)):
             asked.append(name)
     for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
         what, value = row
@@ -64,6 +81,8 @@ def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry
             found = by_name(value, PUBLIC) if type(value) is str and value.rpartition(":")[2] == name else None
             if found is not None:
                 space[name] = found
+        elif what == "module" or what == "missing":
+            library(space, name)
         elif what == "own":
             space[name] = value
             link.asked += 1
@@ -72,7 +91,8 @@ def fill(space: dict[str, Any], link: Link, module: Any, names: list[str], entry
             known = name in entry or not (
                 entry or isinstance(value, StandinType)
             )  # the tests may be of a function so named
-            if not known and not link.claim and (library_name := namesake(name)):
+            library_name = namesake(name) or (name if entry and is_module(name) else "")
+            if not known and not link.claim and library_name:
                 link.claim = f"the tests take {name!r} from the program, and {library_name} has one too"
 
 
@@ -93,6 +113,23 @@ def install(module: types.ModuleType) -> None:
         package.__path__ = []
         setattr(package, parts[count], child)
         sys.modules[package.__name__] = child = package
+
+
+def is_module(name: str) -> bool:
+    """A module is known by that name."""
+    return name in _MODULE_ALIASES or name in sys.stdlib_module_names
+
+
+def is_library(name: str, used: set[str]) -> bool:
+    """The name is the library's, as the tests use it; ``used``: what they use by it."""
+    if name in _COMPARE or not is_module(name):
+        return True  # for ``library`` to say
+    if not used:
+        return False
+    try:
+        return any(hasattr(importlib.import_module(_MODULE_ALIASES.get(name, name)), attribute) for attribute in used)
+    except ImportError:
+        return True
 
 
 def library(space: dict[str, Any], name: str) -> bool:

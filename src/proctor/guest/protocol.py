@@ -34,7 +34,7 @@ from .values import (
 
 __all__ = [
     "MAX_BODY", "MAX_DEPTH", "MAX_NODES", "Call", "CallResult", "Members", "Opaque", "Pairs", "TestReport",
-    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_refusal", "parse_test_report",
+    "call_request", "decode_value", "encode_value", "pack", "parse_call_results", "parse_lacks", "parse_refusal", "parse_test_report",
     "record", "sealed_request", "serve_request", "test_request", "unpack_head", "unpack_header",
 ]  # fmt: skip
 
@@ -118,7 +118,8 @@ class TestReport:
     """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
 
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
-    ``undecided``: why a pass would be the word of an object that the program made up.
+    ``undecided``: why a pass of any of them would be the word of an object that the program made up.
+    ``open``: tests of which only that holds, and why.
     ``claim``: why a pass is partly the program's word although the tests are apart from it.
     ``lacks``: what the test file asks for and the image has not; only ever told by sealed tests.
     """
@@ -129,6 +130,7 @@ class TestReport:
     lacks: str = ""
     undecided: str = ""
     claim: str = ""
+    open: Mapping[str, str] = field(default_factory=dict)
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -224,6 +226,7 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     """The report of a test run, or None when the harness never reached its end."""
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
+    opened: dict[str, str] = {}
     finished, told = False, {"broken": "", "lacks": "", "undecided": "", "claim": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
@@ -231,8 +234,16 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
             messages[row[1]] = _text(row[3])
         if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], str) and row[0] in told:
             told[row[0]] = _text(row[1])
+        if isinstance(row, tuple) and len(row) == 3 and row[0] == "open" and isinstance(row[1], str):
+            opened.setdefault(row[1], _text(row[2]))
         finished = isinstance(row, tuple) and row == ("finished", nonce)
-    return TestReport(tests, messages, **told) if finished else None
+    return TestReport(tests, messages, **told, open=opened) if finished else None
+
+
+def parse_lacks(result: bytes) -> str:
+    """What tests ask for that the image has not, told before the program was loaded: only a first record says so."""
+    first = next(iter(_records(result)), None)
+    return _text(first[1]) if isinstance(first, tuple) and len(first) == 2 and first[0] == "lacks" else ""
 
 
 def parse_refusal(result: bytes) -> str | None:

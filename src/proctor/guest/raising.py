@@ -6,6 +6,7 @@ import opcode
 from typing import Any
 
 from .library import builtin_exception
+from .sealing import Broken
 
 TESTS_FILE = "<tests>"  # as their source is compiled
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -16,6 +17,47 @@ def mark(exc: BaseException) -> BaseException:
     """Note that the program raised it."""
     exc.__dict__[_MARK] = True
     return exc
+
+
+def raised(answer: Any) -> BaseException:
+    """The exception that an answer tells of: itself, its text, its attributes and its cause."""
+    exc, text, attributes, cause = answer
+    if not isinstance(exc, BaseException):
+        raise Broken("the answer is no exception")
+    for name, value in attributes:
+        if type(name) is str and name[:2] != "__" and not hasattr(BaseException, name):
+            exc.__dict__[name] = value
+    if type(text) is str:
+        exc.__dict__["__text__"] = text
+    if isinstance(cause, BaseException):
+        exc.__cause__ = mark(cause)
+    return mark(exc)
+
+
+def methods(names: frozenset[str], stop: Any) -> dict[str, Any]:
+    """What a class has that stands for an exception class of the program's.
+
+    Its code is not here: what it computes is not known of an exception that the tests made, nor by a method.
+
+    Args:
+        names: all that the program's class has, and those that it is made from.
+        stop: ``standins.stop``.
+    """
+    computed = bool(names & {"__init__", "__new__", "__str__"})
+
+    def missing(self: Any, name: str) -> Any:
+        if (name in names or (computed and not is_programs(self))) and name[:2] != "__":
+            stop("undecided", f"the tests ask an exception of the program's for {name[:50]!r}, which is not here")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def text(self: Any) -> str:
+        if "__text__" in self.__dict__:
+            return str(self.__dict__["__text__"])
+        if computed and not is_programs(self):
+            stop("undecided", "the tests ask for the text of an exception of the program's that they made")
+        return str(builtin_base(type(self)).__str__(self))
+
+    return {"__getattr__": missing, "__str__": text}
 
 
 def is_programs(exc: BaseException) -> bool:

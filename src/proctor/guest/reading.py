@@ -54,11 +54,56 @@ def bound_names(source: str) -> set[str]:
     return found
 
 
+def lacks(source: str, own: tuple[str, ...], known: frozenset[str]) -> str:
+    """What the source's top level imports, or uses of pytest, that is not here; "" where all is.
+
+    Args:
+        own: names of the program's module and the tests'.
+        known: what there is of pytest where the image has none.
+    """
+    tree = parsed(source)
+    tops = {name.partition(".")[0] for name in own}
+    for node in tree.body if tree is not None else ():
+        found: list[str] = []
+        if kind_of(node) == "Import":
+            found = [alias.name for alias in node.names]
+        elif kind_of(node) == "ImportFrom" and not node.level:
+            found = [node.module]
+        for name in found:
+            top = name.partition(".")[0]
+            if top not in tops and top != "pytest" and _is_missing(top):
+                return f"the tests import {top}, which is not in the image"
+    if tree is not None and "pytest" in source and _is_missing("pytest"):
+        for node in inside(tree):
+            if kind_of(node) == "Attribute" and getattr(node.value, "id", "") == "pytest" and node.attr not in known:
+                return f"pytest.{node.attr} is not known here; give the package pytest to the image"
+    return ""
+
+
+def _is_missing(top: str) -> bool:
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(top) is None
+    except (ImportError, ValueError):
+        return False
+
+
 def free_names(source: str) -> list[str]:
     """Names that the source reads and the interpreter has not."""
     tree = parsed(source)
     found = dict.fromkeys(node.id for node in inside(tree) if kind_of(node) == "Name") if tree is not None else {}
     return [name for name in found if name not in vars(sys.modules["builtins"])]
+
+
+def attributes(source: str) -> dict[str, set[str]]:
+    """What the source uses by each plain name."""
+    found: dict[str, set[str]] = {}
+    tree = parsed(source)
+    for node in inside(tree) if tree is not None else ():
+        if kind_of(node) == "Attribute" and kind_of(node.value) == "Name":
+            found.setdefault(node.value.id, set()).add(node.attr)
+    return found
 
 
 def used_as_classes(source: str) -> frozenset[str]:

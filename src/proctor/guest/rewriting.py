@@ -1,4 +1,9 @@
-"""``is`` in sealed tests: two stand-ins for one object are that object, though Python has two."""
+"""What becomes of the source of sealed tests: what ``is`` means, and what a failed assertion says.
+
+Two stand-ins for one object are that object, though Python has two. Of equal
+data that cannot be changed nobody here knows whether the program gave the same
+again, so the answer is the one that lets the test pass, and is marked.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,23 @@ from typing import Any
 
 from .reading import inside, kind_of
 
-NAME = "__is__"
+NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
+_SIDES = "__left__", "__right__"
+_SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "In": "in", "NotIn": "not in"}
+_MOST = 60  # characters of a value that is shown
+
+
+def rewrite(tree: Any) -> None:
+    """All that is done to the tests' tree."""
+    assertions(tree)
+    identity(tree)
 
 
 def identity(tree: Any) -> None:
-    """Make each ``a is b`` of a tree a call of ``__is__(a, b)``; where a side is a constant nothing is changed."""
+    """Make each ``a is b`` of a tree a call of ``__is__(a, b)``; where a side is a constant nothing is changed.
+
+    ``a is not b`` is a call of ``__is_not__``.
+    """
     for node in list(inside(tree)):
         for field in node._fields:
             value = getattr(node, field, None)
@@ -21,6 +38,54 @@ def identity(tree: Any) -> None:
                 setattr(node, field, _changed(value))
 
 
+def assertions(tree: Any) -> None:
+    """Let each bare assertion of one comparison say what it compared; each side is computed once, as before."""
+    for node in list(inside(tree)):
+        test: Any = getattr(node, "test", None)
+        if kind_of(node) != "Assert" or node.msg is not None or kind_of(test) != "Compare" or len(test.ops) != 1:
+            continue
+        sign = _SIGNS.get(kind_of(test.ops[0]))
+        if sign is None:
+            continue
+        place = {name: getattr(test, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+        store, load = _ast.Store(), _ast.Load()
+        left, right = (
+            _ast.NamedExpr(target=_ast.Name(id=name, ctx=store, **place), value=side, **place)
+            for name, side in zip(_SIDES, (test.left, test.comparators[0]), strict=True)
+        )
+        test.left, test.comparators = left, [right]
+        shown = [_ast.Name(id=name, ctx=load, **place) for name in _SIDES]
+        args = [shown[0], _ast.Constant(value=sign, **place), shown[1]]
+        node.msg = _ast.Call(func=_ast.Name(id=SAID, ctx=load, **place), args=args, keywords=[], **place)
+
+
+def said(left: Any, sign: str, right: Any) -> str:
+    """What was compared, cut short."""
+    return f"{shown(left)} {sign} {shown(right)}"
+
+
+def shown(value: Any, depth: int = 0) -> str:
+    """Data as Python writes it, cut short; of anything else only its class: no code of a program's is run."""
+    kind = type(value)
+    if kind in (str, bytes):
+        text = repr(value[:_MOST])
+    elif kind in (int, float, complex, bool, type(None)):
+        text = repr(value) if kind is not int or value.bit_length() < 1000 else "a large int"
+    elif kind in (list, tuple, set, frozenset, dict) and depth < 3:
+        some = list(value.items() if kind is dict else value)[:8]
+        if kind is dict:
+            parts = [f"{shown(key, depth + 1)}: {shown(part, depth + 1)}" for key, part in some]
+        else:
+            parts = [shown(part, depth + 1) for part in some]
+        inside_it = ", ".join(parts + ["..."] * (len(value) > 8)) + "," * (kind is tuple and len(value) == 1)
+        text = f"[{inside_it}]" if kind is list else f"({inside_it})" if kind is tuple else f"{{{inside_it}}}"
+    elif kind.__module__ in ("decimal", "fractions", "datetime", "collections", f"{__package__}.testkit"):
+        text = repr(value) if kind.__module__ in ("decimal", "fractions", "datetime") else f"<{kind.__name__}>"
+    else:
+        text = f"<{type.__dict__['__name__'].__get__(kind)}>"
+    return text if len(text) <= _MOST or depth else text[: _MOST - 3] + "..."
+
+
 def _changed(node: Any) -> Any:
     if kind_of(node) != "Compare" or len(node.ops) != 1 or kind_of(node.ops[0]) not in ("Is", "IsNot"):
         return node
@@ -28,12 +93,11 @@ def _changed(node: Any) -> Any:
     if any(kind_of(side) == "Constant" for side in sides):
         return node
     place = {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
-    name = _ast.Name(id=NAME, ctx=_ast.Load(), **place)
-    call = _ast.Call(func=name, args=sides, keywords=[], **place)
-    return _ast.UnaryOp(op=_ast.Not(), operand=call, **place) if kind_of(node.ops[0]) == "IsNot" else call
+    name = _ast.Name(id=NOT if kind_of(node.ops[0]) == "IsNot" else NAME, ctx=_ast.Load(), **place)
+    return _ast.Call(func=name, args=sides, keywords=[], **place)
 
 
-def unittest_too(is_same: Any) -> None:
+def unittest_too(is_same: Any, is_other: Any) -> None:
     """``assertIs`` and ``assertIsNot`` of unittest mean the same."""
     import unittest
 
@@ -43,6 +107,6 @@ def unittest_too(is_same: Any) -> None:
         plain(self, first, first if is_same(first, second) else second, msg)
 
     def other(self: Any, first: Any, second: Any, msg: Any = None) -> None:
-        plain_not(self, first, first if is_same(first, second) else second, msg)
+        plain_not(self, first, object() if is_other(first, second) else first, msg)
 
     unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = same, other  # type: ignore[assignment,method-assign]

@@ -36,9 +36,14 @@ MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, c
 # Kinds whose values are copied, and with which an object of the program's may be confused.
 COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.time,
           datetime.timedelta)  # fmt: skip
+# Data whose identity is lost on the way.
+FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
+namedtuple: Any = collections.namedtuple  # here with names from elsewhere
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
+_CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict"))
+_MUTABLE = frozenset(MUTABLE)
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
@@ -85,18 +90,35 @@ class Pipe:
 
 
 class Writer(values.Encoder):
-    """Values as bytes; ``foreign`` says what becomes of an object that is no data: a kind and its payload."""
+    """Values as bytes; ``foreign`` says what becomes of an object that is no data: a kind and its payload.
 
-    def __init__(self, foreign: Callable[[Any], tuple[str, Any]], same: tuple[Any, ...] = ()) -> None:
+    A container that can be changed gets the next number, from ``first`` on, and where it comes again, or was ``known``
+    before (by its id), its number stands for it; so one that holds itself can be sent. ``fresh``: those that got one.
+    """
+
+    def __init__(
+        self, foreign: Callable[[Any], tuple[str, Any]], first: int = 0, known: dict[int, int] | None = None
+    ) -> None:
         super().__init__(MAX_MESSAGE)
-        self.foreign = foreign
-        self.same = {id(value): index for index, value in enumerate(same) if isinstance(value, MUTABLE)}
+        self.foreign, self.first = foreign, first
+        self.known = known or {}
+        self.local: dict[int, int] = {}
+        self.fresh: list[Any] = []
+        self.named: set[int] = set()  # numbers that stand for containers known before
 
     def put(self, value: Any, depth: int = 0) -> None:
         kind = type(value)
-        if self.same and id(value) in self.same:
-            self.tagged("argument", self.same[id(value)], depth)
-        elif kind in PLAIN:
+        if kind in _MUTABLE:
+            key = id(value)
+            number = self.local.get(key)
+            if number is None and (number := self.known.get(key)) is not None:
+                self.named.add(number)
+            if number is not None:
+                self.tagged("same", number, depth)
+                return
+            self.local[key] = self.first + len(self.fresh)
+            self.fresh.append(value)
+        if kind in PLAIN:
             super().put(value, depth)
         else:
             self.tagged(*(_library(value, kind) or self.foreign(value)), depth)
@@ -104,23 +126,25 @@ class Writer(values.Encoder):
     def tagged(self, kind: str, payload: Any, depth: int) -> None:
         self.out += b"x"
         self.blob(b"s", kind.encode())
-        same, self.same = self.same, {}  # parts of a payload are new objects, whose numbers may be taken again
-        try:
-            self.put(payload, depth + 1)
-        finally:
-            self.same = same
+        self.put(payload, depth + 1)
+
+    def go_on(self) -> Writer:
+        """For the next part of the same message."""
+        more = Writer(self.foreign, self.first + len(self.fresh), self.known)
+        more.local = self.local
+        return more
 
 
 def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     """Kind and payload of a value type of the standard library, or of one of its functions and classes."""
     if kind is collections.Counter or kind is collections.OrderedDict:
-        return kind.__name__, list(value.items())
+        return kind.__name__, tuple(value.items())
     if kind is collections.defaultdict:
         factory = value.default_factory
         known = data_class(getattr(factory, "__name__", "")) is factory
-        return "defaultdict", (factory if known else None, list(value.items()))
+        return "defaultdict", (factory if known else None, tuple(value.items()))
     if kind is collections.deque:
-        return "deque", (list(value), value.maxlen)
+        return "deque", (tuple(value), value.maxlen)
     if kind is bytearray:
         return "bytearray", bytes(value)
     if kind is range:
@@ -128,7 +152,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     if kind is slice:
         return "slice", (value.start, value.stop, value.step)
     if kind in _VIEWS:
-        return "view", (_VIEWS[kind], list(value))
+        return "view", (_VIEWS[kind], tuple(value))
     if kind is decimal.Decimal:
         return "Decimal", str(value)
     if kind is fractions.Fraction:
@@ -138,7 +162,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     if kind in (datetime.date, datetime.datetime, datetime.time) and getattr(value, "tzinfo", None) is None:
         return kind.__name__, value.isoformat()
     if issubclass(kind, tuple) and (fields := _fields(value, kind)):
-        return "record", (kind.__name__, fields, list(value))
+        return "record", (kind.__name__, tuple(fields), tuple(value), _more(kind))
     if value is Ellipsis or value is NotImplemented:
         return "constant", str(value)
     if isinstance(value, type) and data_class(type.__dict__["__name__"].__get__(value)) is value:
@@ -155,40 +179,92 @@ def _fields(value: Any, kind: Any) -> list[str]:
     return list(fields) if named and kind.__eq__ is tuple.__eq__ and kind.__bases__ == (tuple,) else []
 
 
-def plain_arguments(exc: BaseException) -> list[Any]:
+def _more(kind: Any) -> tuple[str, ...]:
+    """Names that a named tuple's class has besides those of every one."""
+    return tuple(name for name in vars(kind) if name not in _RECORD and name not in kind._fields)
+
+
+_RECORD = frozenset(vars(collections.namedtuple("_Record", ()))) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
+
+
+def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
     """An exception's arguments where they are plain, else its text."""
     arguments = exc.args if type(exc.args) is tuple else ()
     if all(type(item) in _SCALARS for item in arguments):
-        return list(arguments)
+        return tuple(arguments)
     try:
-        return [str(exc)[:2000]]
+        return (str(exc)[:2000],)
     except BaseException:
-        return []
+        return ()
 
 
 class Reader(values.Decoder):
-    """Bytes as values; ``own`` makes something of the kinds that only one side knows."""
+    """Bytes as values; ``own`` makes something of the kinds that only one side knows.
 
-    def __init__(self, data: bytes, own: Callable[[str, Any], Any]) -> None:
+    ``first``, ``known``: see ``Writer``; here by number. ``fresh``: containers that came, in their order.
+    """
+
+    def __init__(self, data: bytes, own: Callable[[str, Any], Any], first: int = 0, known: Any = None) -> None:
         super().__init__(data)
-        self.own = own
+        self.own, self.first, self.known = own, first, known
+        self.fresh: list[Any] = []
 
     def get(self, depth: int = 0) -> Any:
-        if self.data[self.at : self.at + 1] == b"o":
+        tag = self.data[self.at : self.at + 1]
+        if tag == b"l" or tag == b"d" or tag == b"S":
+            return self.container(tag, depth)
+        if tag == b"o":
             raise ValueError("an object without a number")
         return super().get(depth)
 
+    def container(self, tag: bytes, depth: int) -> Any:
+        """One that can be changed; it is there before its parts are."""
+        self.left -= 1
+        self.at += 1
+        count = self.count()
+        if self.left < 0 or depth > values.MAX_DEPTH + 1 or count > len(self.data) - self.at:
+            raise ValueError("value is nested too deeply or has too many parts")
+        made: Any = [] if tag == b"l" else {} if tag == b"d" else set()
+        self.fresh.append(made)
+        items = made if tag == b"l" else []
+        for _ in range(count):
+            items.append(self.get(depth + 1))
+        if tag != b"l" and not all(map(values.is_key, items[::2] if tag == b"d" else items)):
+            raise ValueError("key is not hashable")
+        if tag != b"l":
+            made.update(zip(items[::2], items[1::2], strict=True) if tag == b"d" else items)
+        return made
+
     def special(self, depth: int) -> Any:
-        kind, payload = self.get(depth + 1), self.get(depth + 1)
+        kind = self.get(depth + 1)
         if type(kind) is not str:
             raise ValueError("kind is no text")
+        at = len(self.fresh)
+        if kind in _CONTAINERS:
+            self.fresh.append(None)  # until it is whole: it cannot hold itself
+        payload = self.get(depth + 1)
+        if kind == "same":
+            return self.same(payload)
         maker = _MAKERS.get(kind)
         try:
-            return maker(payload) if maker else self.own(kind, payload)
+            made = maker(payload) if maker else self.own(kind, payload)
         except (Broken, Refused):
             raise
         except Exception as exc:
             raise ValueError(f"no {kind}") from exc
+        if kind in _CONTAINERS:
+            self.fresh[at] = made
+        return made
+
+    def same(self, number: Any) -> Any:
+        """A container that came before."""
+        try:
+            found = self.known[number] if number < self.first else self.fresh[number - self.first]
+        except (LookupError, TypeError) as exc:
+            raise ValueError("no container of that number") from exc
+        if found is None:
+            raise ValueError("a container that is not whole")
+        return found
 
     def whole(self) -> Any:
         """The value; Broken where it is none."""
@@ -205,12 +281,22 @@ def _factory(value: Any) -> Any:
 
 
 def _record(payload: Any) -> Any:
-    name, fields, items = payload
+    name, fields, items, more = payload
     if len(fields) > 100:
         raise ValueError("too many fields")
     if not all(type(item) in PLAIN for item in items):
         return tuple(items)  # a field may be called like a method of data, and must not be one
-    return collections.namedtuple(name, fields)(*items)
+    made: Any = namedtuple(name, fields)
+
+    def missing(self: Any, attribute: str) -> Any:
+        if attribute in more:
+            on_missing[0](
+                f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here"
+            )
+        raise AttributeError(attribute)
+
+    made.__getattr__ = missing
+    return made(*items)
 
 
 def _view(payload: Any) -> Any:
@@ -247,15 +333,15 @@ def _naive(kind: Any) -> Callable[[Any], Any]:
     return made
 
 
-def made_exception(kind: Any, arguments: list[Any]) -> BaseException:
+def made_exception(kind: Any, arguments: tuple[Any, ...]) -> BaseException:
     """An instance of an exception class; one that wants other arguments gets its text."""
-    if type(arguments) is not list or any(type(item) not in _SCALARS for item in arguments):
+    if type(arguments) is not tuple or any(type(item) not in _SCALARS for item in arguments):
         raise ValueError("arguments are not plain")
     try:
         made = kind(*arguments)
     except Exception:
         made = kind.__new__(kind)
-        made.args = tuple(arguments)
+        made.args = arguments
     assert isinstance(made, BaseException)
     return made
 
@@ -282,4 +368,5 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+on_missing: list[Callable[[str], Any]] = []  # told what of a value cannot be had here
 lock = threading.RLock()

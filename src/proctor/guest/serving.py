@@ -1,8 +1,10 @@
 """The program's side of sealed tests: load the program and do what the other side asks, one request at a time.
 
 Runs in the program's own process and is believed in nothing. A request is
-``(what, object, name, arguments, keyword arguments, numbers of handles that are
-let go)``; an answer ``(what, value, changed arguments, new classes, printed text)``.
+8 bytes with the number of its first container and ``(what, object, name,
+arguments, keyword arguments, numbers of handles that are let go, numbers of
+containers that are, what the tests changed in containers)``; an answer three
+values: new classes and printed text; what came of it; what changed in containers.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import types
 from typing import Any
 
 from . import library, sealing
-from .sealing import MUTABLE, Broken, Pipe, Reader, Writer
+from .keeping import Kept
+from .sealing import Broken, Pipe, Reader, Writer
 
 # Special methods that a stand-in has when the class of its object has them.
 SPECIAL = tuple(
@@ -39,6 +42,8 @@ class Server:
         self.classes: dict[type, int] = {}
         self.fresh: list[Any] = []
         self.count = self.printed = 0
+        self.kept = Kept()
+        self.next = 0  # number of the next container
 
     def serve(self) -> None:
         """Until the other side has no more questions."""
@@ -47,23 +52,24 @@ class Server:
                 data = self.pipe.receive()
             except Broken:
                 return
-            what, target, name, arguments, keywords, dropped = Reader(data, self.own).whole()
+            first = int.from_bytes(data[:8], "big")
+            reader = Reader(data[8:], self.own, first, self.kept)
+            what, target, name, arguments, keywords, dropped, let_go, changes = reader.whole()
             for number in dropped:
                 self.numbers.pop(id(self.objects.pop(number, None)), None)
+            self.kept.change(changes, lambda held: lambda new: new)
+            for number in let_go:
+                self.kept.drop(number)
+            for number, container in enumerate(reader.fresh, first):
+                self.kept.add(number, container)
+            self.next = first + len(reader.fresh)
             try:
-                before = [self.packed(item) if isinstance(item, MUTABLE) else b"" for item in arguments]
-                result = self.act(what, target, name, arguments, keywords)
-                answer = self.packed(result, tuple(arguments))
-                changed = [
-                    (index, list(item.items()) if isinstance(item, dict) else list(item))
-                    for index, item in enumerate(arguments)
-                    if isinstance(item, MUTABLE) and self.packed(item) != before[index]
-                ]
-                self.answer(b"V", answer, changed)
+                result = self.act(what, target, name, arguments, dict(keywords))
+                self.answer(b"V", result)
             except BaseException as exc:
-                self.failed(exc, arguments)
+                self.failed(exc)
 
-    def act(self, what: str, target: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    def act(self, what: str, target: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What one request asks for."""
         if what == "call":
             return target(*arguments, **keywords)
@@ -75,6 +81,8 @@ class Server:
             return delattr(target, name)
         if what == "special":
             return special(target, name, arguments)
+        if what == "plain":
+            return plain(target)
         if what == "names":  # of the tests' choice
             return [self.named(name) for name in arguments]
         raise ValueError(what)
@@ -90,11 +98,6 @@ class Server:
         return ("library", known) if known and known.endswith(f":{name}") else ("own", value)
 
     # ------------------------------------------------------------ values
-
-    def packed(self, value: Any, same: tuple[Any, ...] = ()) -> bytes:
-        writer = Writer(self.foreign, same)
-        writer.put(value)
-        return bytes(writer.out)
 
     def foreign(self, value: Any) -> tuple[str, Any]:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
@@ -128,7 +131,9 @@ class Server:
             elif not builtin:
                 bases.append(self.class_number(base))
         found = [name for name in SPECIAL if _has(kind, name)]
-        self.fresh.append((number, kind.__name__[:100], error, bases, found))
+        if error:
+            found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
+        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind)))
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -140,19 +145,27 @@ class Server:
 
     # ------------------------------------------------------------ answers
 
-    def answer(self, how: bytes, value: bytes, changed: list[Any]) -> None:
+    def answer(self, how: bytes, result: Any, changed: bool = True) -> None:
         """Send an answer; its parts are packed one by one, since packing the later may find new classes."""
-        rest = self.packed(changed)
-        fresh, self.fresh = self.fresh, []
-        head = self.packed((fresh, self.text()))
-        self.pipe.send(b"".join((how, len(head).to_bytes(4, "big"), head, len(value).to_bytes(4, "big"), value, rest)))
+        value = Writer(self.foreign, self.next, self.kept.numbers)
+        value.put(result)
+        changes = value.go_on()
+        changes.put(tuple(self.kept.changed()) if changed else ())
+        for number, container in enumerate((*value.fresh, *changes.fresh), self.next):
+            self.kept.add(number, container)
+        fresh, self.fresh = tuple(self.fresh), []
+        head = Writer(self.foreign)
+        head.put((fresh, self.text()))
+        parts = (bytes(writer.out) for writer in (head, value, changes))
+        self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
-    def failed(self, exc: BaseException, arguments: list[Any]) -> None:
+    def failed(self, exc: BaseException) -> None:
         try:
-            value = self.packed(exc)
+            self.answer(b"E", (exc, *told_of(exc)))
+        except Broken:
+            raise
         except BaseException:
-            value = self.packed(RuntimeError(type(exc).__name__[:100]))
-        self.answer(b"E", value, [])
+            self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None), changed=False)
 
     def text(self) -> str:
         """What was printed since the last answer."""
@@ -172,7 +185,52 @@ def _has(kind: type, name: str) -> bool:
     return False
 
 
-def special(target: Any, name: str, arguments: list[Any]) -> Any:
+_CONTENTS: dict[Any, Any] = {
+    str: str.__str__, int: int.__int__, float: float.__float__, bytes: lambda value: bytes(memoryview(value)),
+    list: lambda value: list(list.__iter__(value)), dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)), tuple: lambda value: tuple(tuple.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}  # fmt: skip
+
+
+def data_base(kind: type) -> str:
+    """The kind of data that a class is made from and compares as; "" where there is none."""
+    base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
+    first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
+    return base.__name__ if base is not None and first is base and base is not kind else ""
+
+
+def plain(value: Any) -> Any:
+    """The data in an object of a class that is made from a kind of data."""
+    return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
+
+
+def told_of(exc: BaseException) -> tuple[Any, ...]:
+    """What else tests may ask of an exception that was raised: its text, where its class makes one; attributes; cause."""
+    kind = type(exc)
+    own = [base for base in kind.__mro__ if base.__module__ != "builtins"]
+    text = None
+    if any("__str__" in vars(base) for base in own):
+        try:
+            text = str(str(exc))[:2000]
+        except BaseException:
+            text = None
+    found = {name: value for name, value in list(vars(exc).items())[:20] if type(name) is str}
+    for base in own:
+        for name, value in list(vars(base).items())[:50]:
+            if name[:2] == "__" or name in found:
+                continue
+            if isinstance(value, property):
+                try:
+                    found[name] = getattr(exc, name)
+                except BaseException:
+                    continue
+            elif type(value) in sealing.COPIED:
+                found[name] = value
+    return text, tuple(found.items()), exc.__cause__
+
+
+def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     """A special method as its operator calls it: from the class."""
     simple: dict[str, Any] = {
         "__bool__": bool,
@@ -184,12 +242,14 @@ def special(target: Any, name: str, arguments: list[Any]) -> Any:
     }
     if name in simple:
         return simple[name](target)
+    if isinstance(target, type) and name in ("__getitem__", "__contains__"):
+        return target[arguments[0]] if name == "__getitem__" else arguments[0] in target  # type: ignore[index,operator]
     if name == "__call__":
         return target(*arguments)
     if name == "__next__":
         return next(target)
     if name == "__exit__" and isinstance(arguments[1], BaseException):
-        arguments = [type(arguments[1]), *arguments[1:]]
+        arguments = (type(arguments[1]), *arguments[1:])
     for base in type(target).__mro__:
         if name in vars(base):
             method = vars(base)[name]
@@ -205,7 +265,7 @@ def serve(pipe: Pipe, load: Any) -> None:
         server.module = server.objects[0] = load()
         server.numbers = {id(server.module): 0}
     except BaseException as exc:
-        server.failed(exc, [])
+        server.failed(exc)
         raise
-    server.answer(b"V", server.packed(None), [])
+    server.answer(b"V", None)
     server.serve()

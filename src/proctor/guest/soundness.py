@@ -18,8 +18,8 @@ from . import sealing
 # OF_ITS_KIND: a method, or an operator, of such an object or class gave it, and it is of the same class.
 UNSURE, OF_ITS_KIND, MADE = 1, 2, 3
 
-# Has the name of each method that data has, of every kind that is copied.
-_DATA = type("Data", (), {name: 0 for kind in sealing.COPIED for name in dir(kind) if name[:2] != "__"})
+# The name of each method that data has, of every kind that is copied.
+_DATA = frozenset(name for kind in sealing.COPIED for name in dir(kind) if name[:2] != "__")
 _BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
 # Operators whose result is often of the operands' class, or a part that is.
 _OF_A_KIND = frozenset(
@@ -34,7 +34,7 @@ _OF_A_KIND = frozenset(
 
 def data_has(name: str) -> bool:
     """A method or attribute of that name is found in data too."""
-    return hasattr(_DATA, name)
+    return name in _DATA
 
 
 def has(kind: type, name: str) -> bool:

@@ -11,11 +11,13 @@ classes made here below the same built-in class.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
-from . import raising
-from .sealing import Refused
-from .soundness import MADE, has
+from . import raising, sealing
+from .library import Named
+from .sealing import FIXED, Refused
+from .soundness import MADE, OF_ITS_KIND, has
 
 
 def stop(word: str, reason: str) -> Any:
@@ -42,6 +44,27 @@ def no_protocol(name: str) -> None:
         raise AttributeError(name)
 
 
+def relay(tests: str, space: dict[str, Any]) -> None:
+    """Have functions of libraries that look into an object done by the program's side, where the object is."""
+    if "dataclasses" in tests:
+        import dataclasses
+
+        for name in ("asdict", "astuple", "fields", "replace"):
+            setattr(dataclasses, name, _relayed(f"dataclasses:{name}", getattr(dataclasses, name)))
+    if "vars" in tests:
+        space.setdefault("vars", lambda *of: of[0].__dict__ if of and isinstance(of[0], Standin) else vars(*of))
+
+
+def _relayed(name: str, plain: Any) -> Any:
+    def call(*args: Any, **keywords: Any) -> Any:
+        if args and isinstance(args[0], Standin | StandinType):
+            kind = args[0] if isinstance(args[0], StandinType) else type(args[0])
+            return kind.__link__.ask("call", Named(name), "", args, keywords)
+        return plain(*args, **keywords)
+
+    return call
+
+
 class StandinType(type):
     """The type of classes that stand for the program's own."""
 
@@ -50,7 +73,7 @@ class StandinType(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Any = None) -> Any:
         if link is None and bases and name != "Standin":
             refuse("they derive a class from one of the program's")
-        made = super().__new__(mcs, name, bases, space)
+        made = super().__new__(mcs, name, bases, {"__doc__": _doc, **space})
         if link is not None:
             type.__setattr__(made, "__link__", link)
         return made
@@ -68,10 +91,45 @@ class StandinType(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         cls.__link__.ask("set", cls, name, (value,))
 
+    def __bool__(cls) -> bool:
+        return True
+
+    # Classes that hold something: of an Enum its members.
+    def __iter__(cls) -> Any:
+        return cls.__link__.ask("special", cls, "__iter__")
+
+    def __len__(cls) -> int:
+        found = cls.__link__.ask("special", cls, "__len__")
+        return found if type(found) is int else -1
+
+    def __contains__(cls, item: Any) -> bool:
+        return cls.__link__.ask("special", cls, "__contains__", (item,)) is True
+
+    def __getitem__(cls, key: Any) -> Any:
+        return cls.__link__.ask("special", cls, "__getitem__", (key,))
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        kind = type(value)
+        record = issubclass(kind, tuple) and kind.__bases__ == (tuple,) and "_fields" in vars(kind)
+        return type.__instancecheck__(cls, value) or (
+            record and kind.__name__ == type.__dict__["__name__"].__get__(cls)
+        )
+
+
+class _Doc:
+    """``__doc__`` of a class and of its objects, which is the program's."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        target = owner if instance is None else instance
+        return None if owner is Standin else owner.__link__.ask("get", target, "__doc__")
+
+
+_doc = _Doc()
+
 
 class Standin(metaclass=StandinType):
-    """An object of the program's. Whatever is not here is asked for over there."""
-
+    # An object of the program's. Whatever is not here is asked for over there.
+    __data__: Any = None  # the kind of data that its class is made from
     __slots__ = ("__ended__", "__keep__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
 
     def __getattr__(self, name: str) -> Any:
@@ -85,10 +143,16 @@ class Standin(metaclass=StandinType):
         type(self).__link__.ask("delete", self, name)
 
     def __copy__(self) -> Any:
-        stop("undecided", "the tests copy an object of the program's")
+        return _copied(self, "copy:copy")
 
     def __deepcopy__(self, memo: Any) -> Any:
-        stop("undecided", "the tests copy an object of the program's")
+        return _copied(self, "copy:deepcopy")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return stop("undecided", "the tests pickle an object of the program's")
+
+    def __dir__(self) -> Any:
+        return type(self).__link__.ask("call", Named("builtins:dir"), "", (self,))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Standin):
@@ -119,6 +183,12 @@ class Standin(metaclass=StandinType):
                 type(self).__link__.let_go(number_of(self))
         except Exception:
             pass  # at the interpreter's end there may be nothing left to tell
+
+
+def _copied(value: Any, how: str) -> Any:
+    """A copy, made by the program's side: of the kind of what was copied, by the program's word."""
+    made = type(value).__link__.ask("call", Named(how), "", (value,))
+    return reference(made, sound=OF_ITS_KIND) if type(made) is type(value) and value.__sound__ else made
 
 
 def is_standin(value: Any) -> bool:
@@ -234,6 +304,34 @@ def _call(self: Any, *args: Any, **keywords: Any) -> Any:
     return type(self).__link__.ask("call", self, "", args, keywords)
 
 
+# What a stand-in is for ``isinstance``, by the name of its class.
+_KINDS = {"generator": types.GeneratorType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate,
+          "reversed": reversed}  # fmt: skip
+_DATA = {kind.__name__: kind for kind in (str, int, float, bytes, list, dict, set, tuple, frozenset)}
+
+
+def data_methods(data: str, name: str) -> dict[str, Any]:
+    """What a class has that is made from a kind of data: it compares as that data, which is done here."""
+    kind: Any = _DATA.get(data) or _KINDS.get(name)
+    found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}
+    if data not in _DATA:
+        return found
+
+    def equal(self: Any, other: Any) -> bool:
+        link = type(self).__link__
+        if isinstance(other, Standin):
+            if number_of(self) == number_of(other):
+                return True
+            if type(other).__data__ is None:
+                return False
+            other = link.content(other)
+        return bool(link.content(self) == other)
+
+    found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}
+    found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
+    return found
+
+
 def _truth(self: Any) -> bool:
     return type(self).__link__.ask("special", self, "__bool__") is True
 
@@ -250,3 +348,4 @@ def _methods() -> dict[str, Any]:
 
 
 METHODS = _methods()
+sealing.on_missing.append(lambda reason: stop("undecided", reason))

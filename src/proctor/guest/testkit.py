@@ -1,7 +1,7 @@
 """The part of pytest that test files of data sets use, for images without pytest.
 
-``raises``, ``approx``, ``mark``, ``fixture``, ``param``, ``skip``, ``fail`` and
-``importorskip`` mean what they mean there. Anything else is an AttributeError
+``raises``, ``warns``, ``approx``, ``mark``, ``fixture``, ``param``, ``skip``, ``fail``
+and ``importorskip`` mean what they mean there. Anything else is an AttributeError
 that says so; with ``pytest`` among the image's packages the real one is used.
 """
 
@@ -13,6 +13,8 @@ import re
 import sys
 import types
 from typing import Any
+
+from .fixtures import Fault
 
 
 class Skipped(BaseException):
@@ -175,13 +177,64 @@ def importorskip(name: str, *args: Any, **options: Any) -> Any:
         raise Skipped(str(exc)) from None
 
 
+class WarnsContext:
+    """``with warns(...) as seen``: the warnings, of which one must be of the class and hold the pattern."""
+
+    def __init__(self, expected: Any, match: str | None) -> None:
+        self.expected, self.pattern = expected, match
+
+    def __enter__(self) -> Any:
+        import warnings
+
+        self.catching = warnings.catch_warnings(record=True)
+        self.seen = self.catching.__enter__()
+        warnings.simplefilter("always")
+        return self.seen
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self.catching.__exit__(kind, value, trace)
+        fits = [row for row in self.seen or () if issubclass(row.category, self.expected)]
+        if kind is None and not fits:
+            raise Failed(f"DID NOT WARN {self.expected}")
+        if kind is None and self.pattern and not any(re.search(self.pattern, str(row.message)) for row in fits):
+            raise Failed(f"no warning holds {self.pattern!r}")
+
+
+def warns(expected: Any = Warning, *args: Any, match: str | None = None, **keywords: Any) -> Any:
+    """A context, or with a callable the call itself."""
+    context = WarnsContext(expected, match)
+    if not args:
+        return context
+    with context:
+        return args[0](*args[1:], **keywords)
+
+
+def deprecated_call(*args: Any, match: str | None = None, **keywords: Any) -> Any:
+    """``warns`` of what is deprecated."""
+    kinds = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+    return warns(kinds, *args, match=match, **keywords)
+
+
+class Unknown(Fault, AttributeError):
+    """A part of pytest that is not here."""
+
+
 def _unknown(name: str) -> Any:
-    raise AttributeError(f"pytest.{name} is not known here; give the package pytest to the image")
+    if name[:2] == "__":
+        raise AttributeError(name)
+    raise Unknown(f"pytest.{name} is not known here; give the package pytest to the image")
 
 
 def main(*args: Any, **options: Any) -> int:
     """Tests that start themselves have their tests run anyway."""
     return 0
+
+
+_PYTEST = {
+    "raises": raises, "approx": approx, "mark": Marks(), "fixture": fixture, "param": param, "fail": fail, "skip": skip,
+    "importorskip": importorskip, "main": main, "warns": warns, "deprecated_call": deprecated_call,
+}  # fmt: skip
+KNOWN = frozenset(_PYTEST)
 
 
 class _Finder:
@@ -196,10 +249,7 @@ class _Finder:
     @staticmethod
     def create_module(spec: Any) -> types.ModuleType:
         module = types.ModuleType("pytest")
-        vars(module).update(
-            raises=raises, approx=approx, mark=Marks(), fixture=fixture, param=param, fail=fail, skip=skip,
-            importorskip=importorskip, main=main, __getattr__=_unknown,
-        )  # fmt: skip
+        vars(module).update(_PYTEST, __getattr__=_unknown)
         return module
 
     @staticmethod

@@ -224,7 +224,7 @@ class Decoder:
         pairs = tag == b"d"
         if tag not in (b"S", b"Z", b"d") or (pairs and len(items) % 2):
             raise ValueError("unknown tag, or a dict of an odd number of parts")
-        if not all(map(_is_key, items[::2] if pairs else items)):
+        if not all(map(is_key, items[::2] if pairs else items)):
             raise ValueError("key is not hashable")
         if pairs:
             return (Pairs if self.hostile else dict)(list(zip(items[::2], items[1::2], strict=True)))
@@ -235,11 +235,11 @@ class Decoder:
 _CONSTANTS: dict[bytes, Any] = {b"N": None, b"T": True, b"F": False}
 
 
-def _is_key(value: Any) -> bool:
+def is_key(value: Any) -> bool:
     """Of a kind that can be hashed; looked at, not tried. Members of a frozenset were looked at when it was read."""
     kind = type(value)
     if kind is tuple:
-        return all(map(_is_key, value))
+        return all(map(is_key, value))
     return not (kind in (list, set, dict, Pairs) or (kind is Members and value.kind == "set"))
 
 

@@ -1,0 +1,103 @@
+"""Which fixtures a test file asks for that nothing here gives, read from its source."""
+
+from __future__ import annotations
+
+import ast
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+KNOWN = frozenset(("tmp_path",))
+
+
+def unknown_fixture(tree: ast.Module) -> str:
+    """What is wrong with the first test that takes an argument which neither the file nor this runner gives.
+
+    "" where there is none, and where a reader could not be sure: a decorator that is no mark may give arguments, and so
+    may names that come by a star.
+    """
+    known = set(KNOWN)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            known |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, _Function) and any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
+            known |= {node.name, *_texts(node.decorator_list)}
+        elif isinstance(node, ast.Assign) and "fixture" in ast.unparse(node.value):
+            known |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for name, function, bound in _tests(tree):
+        rows = [mark for mark in function.decorator_list if "usefixtures" not in ast.unparse(mark)]
+        given = known | set(_texts(rows)) | set(_texts(_marks(tree)))
+        for wanted in _asked(function, bound):
+            if wanted in BUILT_IN - given or not ({wanted, "*"} & given or _gives(function) or _gives_all(tree)):
+                return f"{name} asks for the fixture {wanted!r}, which is not known here"
+    return ""
+
+
+_WORDS = """cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace monkeypatch pytestconfig pytester
+record_property record_testsuite_property record_xml_attribute recwarn testdir tmp_path_factory tmpdir tmpdir_factory mocker"""
+BUILT_IN = frozenset(_WORDS.split())
+
+
+def _tests(tree: ast.Module) -> list[tuple[str, _Function, int]]:
+    """Name, function and number of bound arguments of each pytest test, and of each fixture."""
+    found: list[tuple[str, _Function, int]] = []
+    calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}  # with arguments of their own
+    for node in tree.body:
+        if isinstance(node, _Function) and _is_asking(node) and node.name not in called:
+            found.append((node.name, node, 0))
+        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test") and not node.bases:
+            for part in node.body:
+                if isinstance(part, _Function) and _is_asking(part):
+                    static = any(getattr(mark, "id", "") == "staticmethod" for mark in part.decorator_list)
+                    found.append((f"{node.name}.{part.name}", part, 0 if static else 1))
+    return found
+
+
+def _is_asking(function: _Function) -> bool:
+    return function.name.startswith("test") or any("fixture" in ast.unparse(mark) for mark in function.decorator_list)
+
+
+def _asked(function: _Function, bound: int) -> list[str]:
+    args = function.args
+    used = [mark for mark in function.decorator_list if "usefixtures" in ast.unparse(mark)]
+    plain = [*args.posonlyargs, *args.args][bound:]
+    plain = plain[: len(plain) - len(args.defaults)] if args.defaults else plain
+    keyword = [arg for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is None]
+    return [*_texts(used), *(arg.arg for arg in (*plain, *keyword))]
+
+
+def _texts(nodes: list[ast.expr]) -> list[str]:
+    """Names in the texts of marks: of parametrizations and fixtures."""
+    texts = [part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
+
+
+def _marks(tree: ast.Module) -> list[ast.expr]:
+    """Those of classes and of ``pytestmark``, whosever."""
+    found: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            found += node.decorator_list
+        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):
+            found.append(node.value)
+    return found
+
+
+def _gives(function: _Function) -> bool:
+    """A decorator may give arguments by names that no reader sees."""
+    return any(not _is_plain(mark) for mark in function.decorator_list)
+
+
+def _gives_all(tree: ast.Module) -> bool:
+    return any(not _is_plain(mark) for mark in _marks(tree))
+
+
+def _is_plain(mark: ast.expr) -> bool:
+    """A mark of pytest; a parametrization only with its names written out."""
+    text = ast.unparse(mark)
+    if "parametrize" in text:
+        first = mark.args[:1] if isinstance(mark, ast.Call) else []
+        return all(isinstance(part, ast.Constant | ast.Tuple | ast.List) for part in first) and bool(first)
+    return text.startswith(("pytest.mark.", "mark.", "pytest.fixture", "fixture")) or text in (
+        "staticmethod",
+        "classmethod",
+    )

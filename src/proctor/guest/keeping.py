@@ -1,0 +1,147 @@
+"""Lists, dicts and sets that passed between sealed tests and the program: each side has one of its own, under one number.
+
+Before a request the tests' side says what the tests changed in them since, and
+the answer says what the program did, so that two names of one container stay
+two names of one container across the pipe. Each side compares by identity of
+the parts: no code of a part's class is run. What the tests no longer hold is
+let go, and so are the oldest, where they get too many or too large.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import is_
+from typing import Any
+
+MOST, MOST_PARTS = 100, 2000  # remembered between requests: containers, and parts of all of them
+
+Items = list[tuple[int, tuple[Any, ...]]]  # number of a container and all that it holds now
+
+
+def parts(container: Any) -> Iterable[Any]:
+    """What it holds, keys before values."""
+    return chain(container, container.values()) if isinstance(container, dict) else container
+
+
+def contents(container: Any) -> tuple[Any, ...]:
+    """What it holds, as it is sent: pairs of a dict."""
+    return tuple(container.items()) if isinstance(container, dict) else tuple(container)
+
+
+def refill(container: Any, items: tuple[Any, ...]) -> None:
+    """Make it hold these, one by one: an ordered dict keeps their order, and a Counter does not add."""
+    container.clear()
+    if isinstance(container, dict):
+        for key, value in items:
+            container[key] = value
+    elif isinstance(container, set):
+        container.update(items)
+    else:
+        container.extend(items)
+
+
+class Row:
+    """A container, and what it held when both sides had the same."""
+
+    __slots__ = ("container", "held")
+
+    def __init__(self, container: Any) -> None:
+        self.container, self.held = container, list(parts(container))
+
+    def is_changed(self) -> bool:
+        """Some part is another object than it was."""
+        container, held = self.container, self.held
+        double = isinstance(container, dict)
+        if len(container) * (1 + double) != len(held):
+            return True
+        if isinstance(container, bytearray):
+            return bytes(container) != bytes(held)
+        return not all(map(is_, parts(container), held))
+
+
+def _holders(row: Row) -> int:
+    return sys.getrefcount(row.container)
+
+
+_OURS = _holders(Row([]))  # references to a container that nobody but its row has
+
+
+class Kept:
+    """The containers that one side remembers, by number."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.numbers: dict[int, int] = {}  # id of a container -> its number
+        self.next = 0
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows[number].container
+
+    def add(self, number: int, container: Any) -> None:
+        self.rows[number] = Row(container)
+        self.numbers[id(container)] = number
+        self.next = max(self.next, number + 1)
+
+    def drop(self, number: int) -> None:
+        row = self.rows.pop(number, None)
+        if row is not None:
+            self.numbers.pop(id(row.container), None)
+
+    def changed(self) -> Items:
+        """What changed since this was asked; from now on that is what was."""
+        found = []
+        for number, row in self.rows.items():
+            if row.is_changed():
+                found.append((number, contents(row.container)))
+                row.held = list(parts(row.container))
+        return found
+
+    def unneeded(self) -> list[int]:
+        """Drops what nobody else has, and the oldest of what is too much; gives the numbers."""
+        before = list(self.rows)
+        for number in before:
+            if _holders(self.rows[number]) <= _OURS:
+                self.drop(number)
+        size = sum(len(row.held) for row in self.rows.values())
+        while len(self.rows) > MOST or size > MOST_PARTS:
+            oldest = next(iter(self.rows))
+            size -= len(self.rows[oldest].held)
+            self.drop(oldest)
+        return [number for number in before if number not in self.rows]
+
+    def change(self, rows: Iterable[Any], find: Callable[[list[Any]], Callable[[Any], Any]]) -> list[int]:
+        """Do here what was done there; the numbers of what changed.
+
+        Args:
+            rows: ``Items``.
+            find: of what a container held, makes what finds an object among it.
+        """
+        done = []
+        for number, items in rows:
+            row = self.rows[number]
+            container = row.container
+            if isinstance(container, dict):
+                same = find(list(container.values()))
+                items = tuple((key, same(value)) for key, value in items)
+            else:
+                items = tuple(map(find(list(container)), items))
+            refill(container, items)
+            row.held = list(parts(container))
+            done.append(number)
+        return done
+
+    def within(self, numbers: Iterable[int]) -> set[int]:
+        """These, and all that are in them."""
+        found: set[int] = set()
+        waiting: list[Any] = [self.rows[number].container for number in numbers if number in self.rows]
+        while waiting:
+            value = waiting.pop()
+            number = self.numbers.get(id(value))
+            if number is not None and number not in found:
+                found.add(number)
+                waiting += self.rows[number].held
+            elif type(value) is tuple:
+                waiting += value
+        return found
