@@ -185,35 +185,38 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         os._exit(0)
 
     entry = frozenset(wanted["entry"])
-    shown = reading.used_as_classes(wanted["tests"]) | frozenset(wanted["classes"])
-    link = Link(sealing.Pipe(*talk()), soundness.Names(shown, entry))
+    said, prompted = reading.classes_in(wanted["tests"]), frozenset(wanted["classes"])
+    expected = {name for name in said.shown if soundness.is_class_name(name)} | said.built | prompted
+    link = Link(sealing.Pipe(*talk()), soundness.Names(said.shown | prompted, entry, frozenset(expected), said.derived))
     try:
-        link.answer()
+        error, _ = link.receive()
     except BaseException:  # the program's own end tells
+        return
+    if error is not None:
         return
     testkit.install_lazily()
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
-    by_name = reading.attributes(wanted["tests"])
-    module = names.stand_in_module(link, wanted["module"], space, used, entry, by_name)
+    uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
+    module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
     lacks: list[str] = []
+    own = (wanted["module"], wanted["test_module"])
+    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
+    report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
+    standins.on_stop.append(stopped)
     if wanted["appended"]:
         space["__name__"] = wanted["module"]
         try:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         except Exception as exc:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
-        names.fill(space, link, module, [name for name in used if name not in space], entry, by_name)
-    own = (wanted["module"], wanted["test_module"])
+        names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     standins.relay(wanted["tests"], space)
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
-    standins.on_stop.append(stopped)
-    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
-    report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed or link.doubt):
         lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")

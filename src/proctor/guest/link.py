@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from . import raising, sealing
+from .comparing import ORDERS, Said
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
@@ -27,6 +28,11 @@ from .standins import (
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
+_CHANGES_NOTHING = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
+
+
+def called_name(kind: Any) -> str:
+    return repr(type.__dict__["__name__"].__get__(kind)[:50])
 
 
 def actor(target: Any) -> int:
@@ -47,6 +53,8 @@ class Link:
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
+        self.reading = False  # an answer: nothing is asked meanwhile
+        self.hashes: dict[int, int] = {}  # of objects in it that are keys
         self.broken = ""
         self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
         self.kept = Kept()
@@ -55,13 +63,15 @@ class Link:
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
-        self.equal: dict[type, set[bool]] = {}  # what comparisons of objects of a class have said
+        self.said = Said()  # by objects, of each other
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """One request and its answer; raises what the program raised."""
         with sealing.lock:
             if self.broken:
                 raise Broken(self.broken)
+            if self.reading:
+                raise Broken("the answer cannot be read without asking the program more")
             if self.doubt:
                 raise sealing.Refused(self.doubt)
             doubt = self.doubtful(what, target, name)
@@ -69,10 +79,14 @@ class Link:
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and (args or keywords) and isinstance(target, StandinType):
                 self.valued.add(target)
+            if what in ("set", "delete", "call", "special") and not (
+                isinstance(target, StandinType) or (what == "special" and name in _CHANGES_NOTHING)
+            ):
+                self.said.forget()
             self.asked += what != "names"
             if what != "plain":
                 self.plain = {number: row for number, row in self.plain.items() if row[1]}
-            dropped, self.dropped, self.arrived = self.dropped, [], []
+            dropped, self.dropped = self.dropped, []
             first = self.kept.next
             changes = self.kept.changed()
             let_go = self.kept.unneeded()
@@ -84,11 +98,16 @@ class Link:
                 for number, container in enumerate(writer.fresh, first):
                     self.kept.add(number, container)
                 passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
-                value = self.answer(passed, actor(target))
+                error, value = self.receive(passed, actor(target))
                 self.own_by(passed, actor(target) or (number_of(value) if isinstance(value, Standin) else 0))
-            except Broken as exc:
-                self.broken = str(exc)
+            except BaseException as exc:  # whatever it was: the next answer would be this one
+                self.broken = (
+                    str(exc) if isinstance(exc, Broken) else f"{type(exc).__name__} while the program answered"
+                )
                 raise
+            try:
+                if error is not None:
+                    raise error
             except (StopIteration, StopAsyncIteration) as exc:
                 if what == "special" and name == "__next__":
                     object.__setattr__(target, "__ended__", True)
@@ -112,7 +131,7 @@ class Link:
             use = level != MADE and may_be_data(what, kind, name)
         else:
             return ""
-        called = repr(type.__dict__["__name__"].__get__(kind)[:50])
+        called = called_name(kind)
         if use and level == UNSURE:
             self.claim = f"the tests use {called} by {name[:50]!r}, and nothing in them shows that it is a class"
         elif use and level == OF_ITS_KIND:
@@ -130,6 +149,14 @@ class Link:
                 self.names.took(kind, name)
             else:
                 self.names.came(kind)
+        if what == "get" and not owned:
+            self.fetched(name, value)
+        if (
+            what == "call"
+            and isinstance(target, StandinType)
+            and not (isinstance(value, Standin) or isinstance(value, target))
+        ):
+            self.mark(f"{called_name(target)} of the program is a class, and calling it gave {type(value).__name__}")
         if not isinstance(value, Standin):
             return value
         if what == "get" and owned:
@@ -156,14 +183,31 @@ class Link:
         number = number_of(target)
         if number not in self.plain:
             value = self.ask("plain", target)
-            if type(value) is not type(target).__data__:
-                raise TypeError("the object has no data")
             self.plain[number] = value, type(value) in sealing.FIXED
-        return self.plain[number][0]
+        value = self.plain[number][0]
+        if type(value) is not type(target).__data__:
+            raise TypeError("the object has no data")
+        return value
 
-    def compared(self, kind: type, equal: bool) -> None:
-        """Note that two objects were said to be equal, or not to be."""
-        self.equal.setdefault(kind, set()).add(equal)
+    def compared(self, name: str, one: Any, other: Any, said: bool) -> None:
+        """Note what two objects said of each other when tests asked; leaves the test open where it contradicts."""
+        if self.reading:
+            return
+        contradiction = self.said.note(name, (type(one), type(other)), (number_of(one), number_of(other)), said)
+        if contradiction:
+            stop("undecided", contradiction)
+
+    def fetched(self, name: str, value: Any) -> None:
+        """The tests took this from the program's module: what their source says of the name, it must be."""
+        if name in self.names.derived:
+            stop("refused", "they derive a class from one of the program's")
+        error = isinstance(value, type) and issubclass(value, BaseException)
+        if name in self.names.classes and not (isinstance(value, StandinType) or error):
+            self.mark(f"the tests use {name[:50]!r} as a class, and in the program it is none")
+
+    def mark(self, reason: str) -> None:
+        """A pass is partly the program's word; the first reason is told."""
+        self.claim = self.claim or reason
 
     def same(self, one: Any, other: Any) -> bool:
         """``one is other`` in tests."""
@@ -185,10 +229,7 @@ class Link:
 
     def claims(self) -> str:
         """Why a pass is partly the program's word; "" where it is not."""
-        for kind, said in self.equal.items():
-            if said == {True} and not self.claim:
-                return f"objects of {kind.__name__[:50]!r} were compared with each other, and never said to differ"
-        return self.claim
+        return self.claim or self.said.claim()
 
     def leave_open(self, reason: str) -> None:
         """The verdict of the test that runs would be the program's word, whatever the test makes of it."""
@@ -207,44 +248,59 @@ class Link:
             for container in passed:
                 self.owners.setdefault(container, set()).add(number)
 
-    def answer(self, passed: set[int] | None = None, actor: int = 0) -> Any:
-        """The answer that is due; what changed in containers is changed here too, and printed text is printed.
+    def receive(self, passed: set[int] | None = None, actor: int = 0) -> tuple[BaseException | None, Any]:
+        """What the program raised, and the answer that is due; Broken where it cannot be read.
+
+        What changed in containers is changed here too, and printed text is printed.
 
         Args:
             passed: numbers of the containers that went along with the request.
             actor: number of the object that it was to; 0: none.
         """
         data = self.pipe.receive()
-        how, at = data[:1], 1
+        self.reading, self.arrived, self.hashes = True, [], {}
+        try:
+            value, text = self.read(data[1:], passed or set(), actor)
+            error = raising.raised(value) if data[:1] == b"E" else None
+        except (Broken, sealing.Refused):
+            raise
+        except Exception as exc:
+            raise Broken(f"the answer cannot be read: {exc}") from None
+        finally:
+            self.reading = False
+        if text:
+            sys.stdout.write(text)
+        return error, None if error is not None else value
+
+    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str]:
+        """The answer's value and the printed text."""
+        at = 0
         parts = []
-        for _ in range(3):
+        for _ in range(4):
             size = int.from_bytes(data[at : at + 4], "big")
             parts.append(data[at + 4 : at + 4 + size])
             at += 4 + size
         fresh, text = Reader(parts[0], self.own).whole()
-        first = self.kept.next
-        try:
-            for row in fresh:
-                self.learn(*row)
-            if text:
-                sys.stdout.write(text)
-            reader = Reader(parts[1], self.own, first, self.kept)
-            value = reader.whole()
-            for number, container in enumerate(reader.fresh, first):
-                self.kept.add(number, container)
-            more = Reader(parts[2], self.own, self.kept.next, self.kept)
-            rows = more.whole()
-            for number, container in enumerate(more.fresh, self.kept.next):
-                self.kept.add(number, container)
-            for number in self.kept.change(rows, again):
-                known = number in (passed or ()) or actor in self.owners.get(number, ())
-                if not known and not self.claim:
-                    self.claim = "the program changed data that the tests held, in a call that they did not pass it to"
-        except (TypeError, ValueError, LookupError, AttributeError) as exc:
-            raise Broken(f"the answer cannot be read: {exc}") from None
-        if how != b"E":
-            return value
-        raise raising.raised(value)
+        for row in fresh:
+            self.learn(*row)
+        for number, hashed, content in Reader(parts[1], self.own).whole():
+            self.hashes[int(number)] = int(hashed)
+            if type(content) in sealing.FIXED:
+                self.plain.setdefault(number, (content, True))
+        reader = Reader(parts[2], self.own, self.kept.next, self.kept)
+        value = reader.whole()
+        for number, container in enumerate(reader.fresh, self.kept.next):
+            self.kept.add(number, container)
+        more = Reader(parts[3], self.own, self.kept.next, self.kept)
+        rows = more.whole()
+        for number, container in enumerate(more.fresh, self.kept.next):
+            self.kept.add(number, container)
+        for number in self.kept.change(rows, again):
+            if number not in passed and actor not in self.owners.get(number, ()):
+                self.mark("the program changed data that the tests held, in a call that they did not pass it to")
+        if text and type(text) is not str:
+            raise ValueError("no text")
+        return value, text
 
     # ------------------------------------------------------------ values
 
@@ -300,6 +356,8 @@ class Link:
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")
+        if type(special) is not tuple or not all(type(method) is str for method in special):
+            raise ValueError("no methods")
         found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)

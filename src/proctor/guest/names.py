@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from dataclasses import dataclass
 from typing import Any
 
 from .library import PUBLIC, TYPES, by_name
@@ -17,8 +18,22 @@ _MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matp
 _COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
             "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
 _COMPARE |= TYPES
-# Libraries whose names a program may have for things of its own: the tests may have meant the library's.
-_USUAL = "math cmath collections functools itertools decimal fractions datetime".split()
+_NO_VALUES = frozenset(("typing", "collections.abc", "numbers"))  # nothing in them is compared with
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the problem and its tests say of names.
+
+    Attributes:
+        entry: names that the problem asks the program for.
+        attributes: what the tests use by each name.
+        called: names that the tests call.
+    """
+
+    entry: frozenset[str]
+    attributes: dict[str, set[str]]
+    called: frozenset[str]
 
 
 def stand_in_module(
@@ -26,8 +41,7 @@ def stand_in_module(
     name: str,
     space: dict[str, Any],
     starred: list[str],
-    entry: frozenset[str],
-    attributes: dict[str, set[str]],
+    uses: Uses,
 ) -> types.ModuleType:
     """The program's module, as tests import it; ``starred``: names that the tests use and neither have nor define."""
 
@@ -38,7 +52,7 @@ def stand_in_module(
             if attribute == "__all__":
                 # A star gives the tests what they use and do not have; not whatever the program would like them to.
                 found: dict[str, Any] = {}
-                fill(found, link, self, [name for name in starred if name not in space], entry, attributes)
+                fill(found, link, self, [name for name in starred if name not in space], uses)
                 vars(self).update(found)
                 return list(found)
             if attribute[:2] == "__":
@@ -58,22 +72,17 @@ def fill(
     link: Link,
     module: Any,
     names: list[str],
-    entry: frozenset[str],
-    attributes: dict[str, set[str]],
+    uses: Uses,
 ) -> None:
     """Give the tests' namespace what ``names`` mean: the libraries' own things first, then the program's.
 
     Otherwise a program could replace what tests check with. A module's name is the program's where the tests use
     nothing by it that the module has: they call it, say.
-
-    Args:
-        entry: names that the problem asks the program for.
-        attributes: what the tests use by each name.
     """
-    asked = []
+    asked, entry, owned = [], uses.entry, []
     for name in names:
         own = name in TYPES and name in link.names.shown  # a Counter with methods that the library's has not
-        if name in entry or own or not (is_library(name, attributes.get(name, set())) and library(space, name)):
+        if name in entry or own or not (is_library(name, uses.attributes.get(name, set())) and library(space, name)):
             asked.append(name)
     for name, row in zip(asked, link.ask("names", module, "", tuple(asked)), strict=True):
         what, value = row
@@ -86,20 +95,24 @@ def fill(
         elif what == "own":
             space[name] = value
             link.asked += 1
+            link.fetched(name, value)
             if isinstance(value, StandinType):
                 link.names.took(value, name)
-            known = name in entry or not (
-                entry or isinstance(value, StandinType)
-            )  # the tests may be of a function so named
-            library_name = namesake(name) or (name if entry and is_module(name) else "")
-            if not known and not link.claim and library_name:
-                link.claim = f"the tests take {name!r} from the program, and {library_name} has one too"
+            owned.append((name, isinstance(value, StandinType)))
+    callees = sum(name in uses.called for name, _ in owned)
+    for name, is_class in owned:
+        # The only function that is asked for, by tests that call it, is what they test, whatever library has one too.
+        tested = name in entry or not (entry or is_class or name not in uses.called or callees > 1)
+        library_name = "" if tested else namesake(name) or (name if entry and is_module(name) else "")
+        if library_name:
+            link.mark(f"the tests take {name!r} from the program, and {library_name} has one too")
 
 
 def namesake(name: str) -> str:
     """A library that has something of that name; "" where none does."""
-    for library_name in _USUAL:
-        if name in vars(importlib.import_module(library_name)):
+    for library_name in sorted(PUBLIC - _NO_VALUES):
+        flag = library_name == "re" and len(name) == 1
+        if not flag and name in vars(importlib.import_module(library_name)):
             return library_name
     return ""
 

@@ -233,9 +233,9 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
             tests[row[1]] = row[2] is True and tests.get(row[1], True)
             messages[row[1]] = _text(row[3])
         if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], str) and row[0] in told:
-            told[row[0]] = _text(row[1])
+            told[row[0]] = _told(row[1])
         if isinstance(row, tuple) and len(row) == 3 and row[0] == "open" and isinstance(row[1], str):
-            opened.setdefault(row[1], _text(row[2]))
+            opened.setdefault(row[1], _told(row[2]))
         finished = isinstance(row, tuple) and row == ("finished", nonce)
     return TestReport(tests, messages, **told, open=opened) if finished else None
 
@@ -243,14 +243,20 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
 def parse_lacks(result: bytes) -> str:
     """What tests ask for that the image has not, told before the program was loaded: only a first record says so."""
     first = next(iter(_records(result)), None)
-    return _text(first[1]) if isinstance(first, tuple) and len(first) == 2 and first[0] == "lacks" else ""
+    return _told(first[1]) if isinstance(first, tuple) and len(first) == 2 and first[0] == "lacks" else ""
 
 
 def parse_refusal(result: bytes) -> str | None:
     """Why tests cannot be sealed, where the tests' side said so."""
     rows = _records(result)
     last = rows[-1] if rows else None
-    return _text(last[1]) if isinstance(last, tuple) and len(last) == 2 and last[0] == "refused" else None
+    return _told(last[1]) if isinstance(last, tuple) and len(last) == 2 and last[0] == "refused" else None
+
+
+def _told(value: Any) -> str:
+    """A reason for a log and a grade: it may hold names of the program's, so what cannot be printed is escaped."""
+    text = _text(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)[:1000]
 
 
 def _text(value: Any) -> str:

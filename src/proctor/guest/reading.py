@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from .library import TYPES
@@ -106,7 +107,31 @@ def attributes(source: str) -> dict[str, set[str]]:
     return found
 
 
-def used_as_classes(source: str) -> frozenset[str]:
+def called(source: str) -> frozenset[str]:
+    """Names that the source calls, or gives to a function of its own to call: ``check(name)``."""
+    nodes = list(inside(parsed(source)))
+    own = {node.name for node in nodes if kind_of(node) == "FunctionDef"}
+    calls = [node for node in nodes if kind_of(node) == "Call" and kind_of(node.func) == "Name"]
+    given = [part for call in calls if call.func.id in own for part in call.args if kind_of(part) == "Name"]
+    return frozenset(str(node.id) for node in (*(call.func for call in calls), *given))
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """What a source says of the program's classes.
+
+    Attributes:
+        shown: names that it shows to be classes, as ``classes_in`` tells.
+        built: names written as classes are, whose objects it compares with what it makes of others by the same name.
+        derived: names that it derives classes from.
+    """
+
+    shown: frozenset[str] = frozenset()
+    built: frozenset[str] = frozenset()
+    derived: frozenset[str] = frozenset()
+
+
+def classes_in(source: str) -> Classes:
     """Names of the program's that the source shows to be classes.
 
     It asks ``isinstance`` of one, compares two objects made by the same name, or makes an object by it and uses what no data has: an attribute or method of a
@@ -115,9 +140,10 @@ def used_as_classes(source: str) -> frozenset[str]:
     """
     tree = parsed(source)
     try:
-        return _Classes(tree).shown if tree is not None else frozenset()
+        found = _Classes(tree) if tree is not None else None
     except RecursionError:
-        return frozenset()
+        found = None
+    return Classes(frozenset(found.found), frozenset(found.built), frozenset(found.derived)) if found else Classes()
 
 
 class _Classes:
@@ -131,6 +157,8 @@ class _Classes:
         self.made: dict[tuple[int, str], set[tuple[str, bool]]] = {}  # scope and variable -> class and "from nothing"
         self.uses: list[tuple[tuple[int, ...], Any, str, bool]] = []
         self.found: set[str] = set()
+        self.built: set[str] = set()
+        self.derived: set[str] = set()
         self.classes: set[int] = set()  # scopes that are classes
         self.walk(tree, (id(tree),))
         for scopes, holder, attribute, acts in self.uses:
@@ -138,7 +166,6 @@ class _Classes:
                 shows = not data_has(attribute) or (is_class_name(name) and (acts or empty))
                 if name and shows:
                     self.found.add(name)
-        self.shown = frozenset(self.found)
 
     def walk(self, node: Any, scopes: tuple[int, ...], acts: bool = False) -> None:
         kind = kind_of(node)
@@ -152,6 +179,7 @@ class _Classes:
             scopes = (*scopes, id(node))
             if kind == "ClassDef":
                 self.classes.add(id(node))
+                self.derived.update(self.named(base) for base in (*node.bases, *(word.value for word in node.keywords)))
         elif kind in ("Assign", "AnnAssign", "NamedExpr"):
             for target in node.targets if kind == "Assign" else [node.target]:
                 self.assigned(target, node.value, scopes)
@@ -178,6 +206,9 @@ class _Classes:
 
     def compared(self, sides: list[Any]) -> None:
         """Two objects made by the same name, compared with each other: no answer is compared with an answer."""
+        if len(sides) == 2:
+            left, right = ({self.maker(node)[0] for node in inside(side)} for side in sides)
+            self.built |= {name for name in left & right if is_class_name(name) and name not in TYPES}
         names = {self.maker(side)[0] for side in sides}
         if len(sides) == 2 and len(names) == 1 and is_class_name(name := names.pop()) and name not in TYPES:
             self.found.add(name)

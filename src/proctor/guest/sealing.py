@@ -44,6 +44,7 @@ _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items())
 
 _CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict"))
 _MUTABLE = frozenset(MUTABLE)
+_KEYED = frozenset((set, frozenset, dict, collections.Counter, collections.OrderedDict, collections.defaultdict))
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
@@ -105,6 +106,7 @@ class Writer(values.Encoder):
         self.local: dict[int, int] = {}
         self.fresh: list[Any] = []
         self.named: set[int] = set()  # numbers that stand for containers known before
+        self.keys: list[Any] = []  # members of sets and keys of dicts that were put
 
     def put(self, value: Any, depth: int = 0) -> None:
         kind = type(value)
@@ -118,6 +120,8 @@ class Writer(values.Encoder):
                 return
             self.local[key] = self.first + len(self.fresh)
             self.fresh.append(value)
+        if kind in _KEYED:
+            self.keys += value
         if kind in PLAIN:
             super().put(value, depth)
         else:
@@ -131,7 +135,7 @@ class Writer(values.Encoder):
     def go_on(self) -> Writer:
         """For the next part of the same message."""
         more = Writer(self.foreign, self.first + len(self.fresh), self.known)
-        more.local = self.local
+        more.local, more.keys = self.local, self.keys
         return more
 
 
@@ -282,8 +286,8 @@ def _factory(value: Any) -> Any:
 
 def _record(payload: Any) -> Any:
     name, fields, items, more = payload
-    if len(fields) > 100:
-        raise ValueError("too many fields")
+    if not 0 < len(fields) <= 100:
+        raise ValueError("no fields, or too many")
     if not all(type(item) in PLAIN for item in items):
         return tuple(items)  # a field may be called like a method of data, and must not be one
     made: Any = namedtuple(name, fields)

@@ -3,8 +3,9 @@
 Runs in the program's own process and is believed in nothing. A request is
 8 bytes with the number of its first container and ``(what, object, name,
 arguments, keyword arguments, numbers of handles that are let go, numbers of
-containers that are, what the tests changed in containers)``; an answer three
-values: new classes and printed text; what came of it; what changed in containers.
+containers that are, what the tests changed in containers)``; an answer four
+values: new classes and printed text; hashes of its own objects that are keys;
+what came of it; what changed in containers.
 """
 
 from __future__ import annotations
@@ -153,11 +154,24 @@ class Server:
         changes.put(tuple(self.kept.changed()) if changed else ())
         for number, container in enumerate((*value.fresh, *changes.fresh), self.next):
             self.kept.add(number, container)
+        keys, head = Writer(self.foreign), Writer(self.foreign)
+        keys.put(tuple(self.hashes(changes.keys)))
         fresh, self.fresh = tuple(self.fresh), []
-        head = Writer(self.foreign)
         head.put((fresh, self.text()))
-        parts = (bytes(writer.out) for writer in (head, value, changes))
+        parts = (bytes(writer.out) for writer in (head, keys, value, changes))
         self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
+
+    def hashes(self, keys: list[Any]) -> list[tuple[int, int, Any]]:
+        """Number, hash and data of the program's own objects among keys: nothing is asked while an answer is read."""
+        rows: dict[int, tuple[int, int, Any]] = {}
+        while keys:
+            key = keys.pop()
+            number = self.numbers.get(id(key))
+            if type(key) is tuple:
+                keys += key
+            elif number is not None and number not in rows and not isinstance(key, type):
+                rows[number] = number, hash(key), plain(key) if data_base(type(key)) else None
+        return list(rows.values())
 
     def failed(self, exc: BaseException) -> None:
         try:

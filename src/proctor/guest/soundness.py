@@ -61,10 +61,18 @@ class Names:
     Args:
         shown: names that the tests' own source, or the prompt, uses as classes.
         entry: names that the problem asks the program for; they are no classes by name alone.
+        classes: names that can only be meant as classes; a pass of a program where one is not is marked.
+        derived: names that the tests derive classes from.
     """
 
-    def __init__(self, shown: frozenset[str] = frozenset(), entry: frozenset[str] = frozenset()) -> None:
-        self.shown, self.entry = shown, entry
+    def __init__(
+        self,
+        shown: frozenset[str] = frozenset(),
+        entry: frozenset[str] = frozenset(),
+        classes: frozenset[str] = frozenset(),
+        derived: frozenset[str] = frozenset(),
+    ) -> None:
+        self.shown, self.entry, self.classes, self.derived = shown, entry, classes, derived
         self._levels: dict[Any, int] = {}
 
     def level(self, kind: Any) -> int:

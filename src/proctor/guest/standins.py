@@ -5,7 +5,7 @@ whose attributes and special methods are the program's; a class, a class of our
 own made after its description. What comes back from a call is data, or another
 stand-in. A stand-in never equals data: whether it does would be for the program
 to say. Two of them are compared by the program's own ``__eq__``, as a test of
-a class means it. Exceptions arrive as real ones, of built-in classes or of
+a class means it, and by their numbers while an answer is read. Exceptions arrive as real ones, of built-in classes or of
 classes made here below the same built-in class.
 """
 
@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 from . import raising, sealing
+from .comparing import ORDERS
 from .library import Named
 from .sealing import FIXED, Refused
 from .soundness import MADE, OF_ITS_KIND, has
@@ -36,6 +37,11 @@ def refuse(reason: str) -> Any:
 
 
 on_stop: list[Any] = []
+# What tests may ask an object for of all that is named like this.
+_RELAYED = frozenset(
+    "name qualname doc module dict annotations dataclass_fields dataclass_params match_args members abstractmethods "
+    "isabstractmethod slots version author wrapped self func defaults kwdefaults cause context notes args origin".split()
+)
 
 
 def no_protocol(name: str) -> None:
@@ -133,7 +139,8 @@ class Standin(metaclass=StandinType):
     __slots__ = ("__ended__", "__keep__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
 
     def __getattr__(self, name: str) -> Any:
-        no_protocol(name)
+        if name[:2] == "__" == name[-2:] and name[2:-2] not in _RELAYED:
+            raise AttributeError(name)  # the interpreter and libraries look for many: __mro_entries__, __bases__
         return type(self).__link__.ask("get", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -159,7 +166,7 @@ class Standin(metaclass=StandinType):
             return False
         equal = number_of(self) == number_of(other)
         if self is not other:
-            type(self).__link__.compared(type(self), equal)
+            type(self).__link__.compared("__eq__", self, other, equal)
         return equal
 
     def __ne__(self, other: object) -> bool:
@@ -263,16 +270,34 @@ def _special(name: str) -> Any:
     return method
 
 
-def _compared(name: str) -> Any:
+def _equal(self: Any, other: Any) -> bool:
     """Equality is for two stand-ins alone, and a plain truth value."""
+    link = type(self).__link__
+    if not isinstance(other, Standin):
+        return False
+    if link.reading:
+        return number_of(self) == number_of(other)
+    said = link.ask("special", self, "__eq__", (other,)) is True
+    link.compared("__eq__", self, other, said)
+    return said
+
+
+def _hash(self: Any) -> Any:
+    link, number = type(self).__link__, number_of(self)
+    return link.hashes.get(number, number) if link.reading else link.ask("special", self, "__hash__")
+
+
+def _ordered(name: str) -> Any:
+    """Of two stand-ins a plain truth value, which is noted."""
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, Standin):
-            return name == "__ne__"
         link = type(self).__link__
-        said = link.ask("special", self, name, (other,)) is True
-        link.compared(type(self), said == (name == "__eq__"))
-        return said
+        said = link.ask("special", self, name, (other,))
+        if said is NotImplemented or not isinstance(other, Standin):
+            return said
+        answer = not is_standin(said) and bool(said)
+        link.compared(name, self, other, answer)
+        return answer
 
     method.__name__ = name
     return method
@@ -324,7 +349,9 @@ def data_methods(data: str, name: str) -> dict[str, Any]:
                 return True
             if type(other).__data__ is None:
                 return False
-            other = link.content(other)
+            same = bool(link.content(self) == link.content(other))
+            link.compared("__eq__", self, other, same)
+            return same
         return bool(link.content(self) == other)
 
     found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}
@@ -340,9 +367,9 @@ def _methods() -> dict[str, Any]:
     from .serving import SPECIAL
 
     found = {name: _special(name) for name in SPECIAL}
-    found |= {"__eq__": _compared("__eq__"), "__ne__": _compared("__ne__"), "__call__": _call, "__bool__": _truth}
-    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit}
-    for name in ("__str__", "__repr__", "__format__"):
+    found |= {"__eq__": _equal, "__hash__": _hash, "__call__": _call, "__bool__": _truth}
+    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
+    for name in ("__str__", "__repr__", "__format__", "__ne__"):
         del found[name]  # every stand-in has these
     return found
 
