@@ -8,7 +8,7 @@ from sealed_help import passes, run
 from proctor.engine.shared import SyncEngine
 
 YES = "class P:\n    def __init__(s, *a): pass\n    def go(s): return s\n    def __hash__(s): return 1\n    def __eq__(s, o): return True\n    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__\n"
-HASHED = "class P:\n    def __init__(s, n): s.n = n\n    def __hash__(s): return hash(s.n)\n    def __eq__(s, o): return s.n == o.n\n    def __lt__(s, o): return s.n < o.n\ndef f(): return {P(1), P(2)}, {P(3): 4}\n"
+HASHED = "class Pt:\n    def __init__(s, n): s.n = n\n    def __hash__(s): return hash(s.n)\n    def __eq__(s, o): return s.n == o.n\n    def __lt__(s, o): return s.n < o.n\ndef f(): return {Pt(1), Pt(2)}, {Pt(3): 4}\n"
 
 # A program and tests that it must not pass unmarked.
 FORGED = [
@@ -43,11 +43,13 @@ def test_what_says_yes_to_all_does_not_pass_unmarked(engine: SyncEngine, row: in
 
 def test_objects_that_are_keys_are_found_by_their_own_hash(engine: SyncEngine) -> None:
     passes(
-        engine, HASHED, "some, by = f()\nassert P(1) in some and P(5) not in some and by[P(3)] == 4 and P(1) != P(2)"
+        engine,
+        HASHED,
+        "some, by = f()\nassert Pt(1) in some and Pt(5) not in some and by[Pt(3)] == 4 and Pt(1) != Pt(2)",
     )
-    passes(engine, HASHED, "assert P(1) < P(2) and not P(2) < P(1)\nassert P(1) == P(1) and P(1) != P(2)")
-    tuples = HASHED + "def g(): return {(1, P(1)): 'a'}"
-    passes(engine, tuples, "assert g()[1, P(1)] == 'a' and P(1) != P(2)")
+    passes(engine, HASHED, "assert Pt(1) < Pt(2) and not Pt(2) < Pt(1)\nassert Pt(1) == Pt(1) and Pt(1) != Pt(2)")
+    tuples = HASHED + "def g(): return {(1, Pt(1)): 'a'}"
+    passes(engine, tuples, "assert g()[1, Pt(1)] == 'a' and Pt(1) != Pt(2)")
 
 
 def test_the_function_under_test_may_have_a_librarys_name(engine: SyncEngine) -> None:
