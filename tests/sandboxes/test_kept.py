@@ -182,3 +182,12 @@ def test_an_image_without_the_hosts_system(kept: Boxes, tmp_path: Path) -> None:
     out = kept.command(box, *argv)
     assert (out.stdout, out.exit_code) == (b"a\nwrote\n", 7)
     assert kept.command(box, "python3", "-c", "1").exit_code == 127
+
+
+def test_names_of_the_roots_own_in_a_snapshot_are_in_nobodys_way(kept: Boxes) -> None:
+    if not kept.engine.features["root"]:
+        pytest.skip("only root writes there")
+    box = kept.new()
+    kept.sh(box, "mkdir /.old; echo x > /.old/f; echo kept > /workspace/f", user="root")
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, "cat /workspace/f; echo x > /dev/null; ls /proc/self/fd | head -1").stdout == b"kept\n0\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import textwrap
 
 import pytest
@@ -192,3 +193,46 @@ def test_what_was_installed_later_is_seen_by_a_program(boxes: Boxes, box: Sandbo
 def test_a_module_of_the_programs_own_hides_the_librarys(boxes: Boxes, box: Sandbox) -> None:
     boxes.file(box, "write", b"value = 'mine'\n", path="random.py")
     assert boxes.python(box, "import random; print(random.value)").stdout == b"mine\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(:\n", "print('a')\nx = 1 +\n", "a\0b", "# -*- coding: nosuch -*-\n", "if 1:\nprint()\n",
+        "import sys\nassert (1, 'always')\nprint('ran')\n", "x = " + "(" * 300 + ")" * 300,
+    ],
+)  # fmt: skip
+def test_a_program_that_does_not_compile_ends_as_in_a_fresh_interpreter(
+    boxes: Boxes, box: Sandbox, source: str
+) -> None:
+    warm = boxes.python(box, source)
+    fresh = boxes.command(box, "python3", "-u", "program.py")
+    assert (warm.exit_code, warm.stdout, warm.stderr) == (fresh.exit_code, fresh.stdout, fresh.stderr)
+
+
+def test_a_script_behind_a_link_and_a_fresh_random(boxes: Boxes, box: Sandbox) -> None:
+    boxes.file(box, "write", b"value = 'own'\n", path="place/random.py")
+    boxes.file(box, "write", b"import random; print(random.value, __file__)\n", path="place/real.py")
+    boxes.sh(box, "ln -s place/real.py link.py; ln -s place here")
+    for cwd, name in (("/workspace", "link.py"), ("/workspace/here", "real.py")):
+        fresh = boxes.command(box, "python3", "-u", name, cwd=cwd).stdout
+        assert boxes.command(box, "python3", name, cwd=cwd).stdout == fresh
+    source = "import random; print(random.random())"
+    assert boxes.python(box, source).stdout != boxes.python(box, source).stdout
+
+
+def test_an_interpreter_that_was_changed_is_not_the_warm_one(boxes: Boxes, box: Sandbox) -> None:
+    if not boxes.engine.features["root"]:
+        pytest.skip("an ordinary user's sandbox cannot write there")
+    folder = boxes.engine.ground.watched[0]
+    made = boxes.sh(box, f"echo 'print(1)' > {folder}/sitecustomize.py", user="root")
+    if made.exit_code:
+        pytest.skip("the interpreter's library belongs to the host's root, and cannot be written over")
+    assert boxes.python(box, "print(2)").stdout == boxes.command(box, "python3", "-u", "program.py").stdout == b"1\n2\n"
+
+
+def test_a_large_folder_is_listed(boxes: Boxes, box: Sandbox) -> None:
+    boxes.sh(box, "mkdir many; cd many; seq -f 'a-rather-long-name-of-a-file-%g' 15000 | xargs touch")
+    answer, body = boxes.file(box, "list", path="many")
+    assert (len(json.loads(body)), answer["more"]) == (15000, False)
+    assert boxes.sh(box, "echo alive").stdout == b"alive\n"

@@ -148,3 +148,56 @@ def test_a_disk_that_is_full_ends_no_sandbox(boxes: Boxes) -> None:
     assert boxes.command(box, "python3", "-c", "x = bytearray(200 << 20)", timeout_s=60).out_of_memory
     assert boxes.sh(box, "rm -f f; echo alive").stdout == b"alive\n"
     boxes.run(boxes.engine.delete(box.id))
+
+
+def test_a_storm_of_processes_does_not_outlive_its_time_limit(boxes: Boxes) -> None:
+    box = boxes.new()
+    storm = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
+    out = boxes.python(box, storm, timeout_s=1)
+    assert (out.timed_out, out.exit_code) == (True, None)
+    boxes.run(boxes.engine.delete(box.id))
+
+
+def test_one_sandbox_does_not_take_the_processes_of_another(boxes: Boxes) -> None:
+    if not boxes.engine.features["pids"]:
+        pytest.skip("without a control group the kernel counts a user's processes together")
+    hold = "import os, time\nfor i in range(250):\n    if not os.fork():\n        time.sleep(1000)\n"
+    bombs = [boxes.new() for _ in range(5)]
+    for bomb in bombs:
+        boxes.python(bomb, f"{hold}print('full')", timeout_s=60)
+    other = boxes.new()
+    assert boxes.sh(other, "for i in $(seq 30); do sleep 1 & done; echo fine | cat").stdout == b"fine\n"
+    for made in [*bombs, other]:
+        boxes.run(boxes.engine.delete(made.id))
+
+
+def test_a_process_that_is_stopped_while_it_starts_holds_up_nothing(boxes: Boxes) -> None:
+    box = boxes.new()
+    stopper = textwrap.dedent(
+        """
+        import os, signal, time
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            for pid in range(os.getpid() + 1, os.getpid() + 40):
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except OSError:
+                    pass
+        """
+    )
+    boxes.file(box, "write", stopper.encode(), path="stopper.py")
+    boxes.sh(box, "python3 stopper.py > /dev/null 2>&1 &", timeout_s=5)
+    for _ in range(3):
+        boxes.command(box, "true", timeout_s=1)  # ends by a limit or by itself; what counts is that it ends
+    assert boxes.file(box, "stat", path="stopper.py")[0]["info"]["kind"] == "file"
+    boxes.run(boxes.engine.delete(box.id))
+
+
+def test_root_of_a_sandbox_sets_no_limits_for_its_pid_1(boxes: Boxes, box: Sandbox) -> None:
+    if not boxes.engine.features["root"]:
+        pytest.skip("there is no root in this host's sandboxes")
+    source = "import resource\ntry:\n    resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))\nexcept OSError as exc:\n    print('no', exc.errno)\n"
+    assert boxes.python(box, source, user="root").stdout == b"no 1\n"
+    assert (
+        boxes.python(box, "import resource; print(resource.prlimit(0, resource.RLIMIT_NOFILE)[0])").stdout == b"1024\n"
+    )

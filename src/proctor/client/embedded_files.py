@@ -16,6 +16,7 @@ from proctor.core.errors import FrameError
 from proctor.core.sandbox import CommandOutcome, CommandSpec, FileInfo, SandboxError, State
 from proctor.engine.room import PIECE, Running
 from proctor.engine.sandboxes import Sandboxes
+from proctor.guest import protocol
 
 _KINDS = ("file", "directory", "symlink", "other")
 _KEPT = 256  # processes of a sandbox that have ended and whose outcome may still be asked for
@@ -224,11 +225,14 @@ class EmbeddedFiles:
         self, sandbox_id: str, path: str, *, depth: int, glob: str | None, hidden: bool, limit: int | None
     ) -> tuple[list[FileInfo], bool]:
         """See ``Backend``."""
-        answer = await self._files(sandbox_id, "list", path=path, depth=depth, glob=glob, hidden=hidden, limit=limit)
-        rows = answer["rows"]
-        if not isinstance(rows, list):
-            raise FrameError("a sandbox listed no list")
-        return [_file(row) for row in rows], answer["more"] is True
+        answer, body = await self.engine.files(
+            sandbox_id, "list", path=path, depth=depth, glob=glob, hidden=hidden, limit=limit
+        )
+        try:
+            rows = protocol.unpack_rows(body)
+        except ValueError as exc:
+            raise FrameError("a sandbox listed no list") from exc
+        return [_file(row) for row in rows], answer.get("more") is True
 
     async def stat_file(self, sandbox_id: str, path: str, *, link: bool) -> FileInfo:
         """See ``Backend``."""

@@ -13,7 +13,7 @@ OUTPUT_KEPT = 64 * KIB  # bytes of each stream in the result of a command that i
 OUTPUT_KEPT_LONG = 1 * MIB  # of one whose time limit is over LONG_S
 LONG_S = 60.0
 # MiB beyond its files that a sandbox always has: else one that filled its disk would leave nothing for its own pid 1.
-FLOOR_MIB = 64
+FLOOR_MIB = 96
 
 
 class State(StrEnum):

@@ -86,7 +86,10 @@ class Lobby:
             raise InfrastructureError("the agent of the sandboxes has ended")
         self._number += 1
         number = self._number
-        host, guest = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            host, guest = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as exc:
+            raise InfrastructureError(f"no socket for a sandbox: {exc.strerror}") from exc
         group = self.boundary.group(self.link.agent, number)
         try:
             room = Room(host, number)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proctor.core.errors import InputError
 from proctor.core.sandbox import NetworkRules, SandboxError
 from proctor.engine.room import Room
 from proctor.network import pip
 from proctor.network.attempts import Attempt
+from proctor.network.bounds import Bounds
 from proctor.network.gate import Gate
 from proctor.network.inside import ENVIRONMENT, RESOLV_CONF
 from proctor.network.rules import compile
 from proctor.network.upstream import Proxies
+
+# Connections of one sandbox take two descriptors each of this process, which has other uses for them.
+_LEAST, _SHARES = 8, 128
 
 log = logging.getLogger("proctor.network")
 
@@ -54,6 +59,9 @@ class Outside:
 
     async def open(self, room: Room, rules: NetworkRules, told: Callable[[Attempt], None]) -> Gate:
         """Give a sandbox its gate."""
-        gate = Gate(await room.listen(), rules, log=told, proxies=self.proxies)
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = min(Bounds().connections, max(_LEAST, files // _SHARES))
+        bounds = replace(Bounds(), connections=most)
+        gate = Gate(await room.listen(), rules, log=told, proxies=self.proxies, bounds=bounds)
         await gate.start()
         return gate

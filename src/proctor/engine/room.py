@@ -23,7 +23,8 @@ ANSWER_S = 60.0  # a request is answered in milliseconds; a loaded host may take
 _READY_S = 60.0
 PIECE = 1 << 20  # bytes of a file in one frame
 _EVENT = 1 << 16
-_AHEAD = 4 << 20  # bytes of output that its reader has not taken: a room's credit, and what its pipes held at the end
+_ANSWER = 16 << 20  # bytes of a listing at most
+_AHEAD = 8 << 20  # bytes of output that its reader has not taken: a room's credit, and what its pipes held at the end
 LISTENERS = ("proxy", "http", "https", "dns")  # in the order in which a room hands them over
 # What a sandbox may answer in words, as codes of the interface; anything else is ``invalid_request``.
 _CODES = {
@@ -135,7 +136,7 @@ class Room:
     async def _read(self) -> None:
         try:
             while True:
-                most = max([PIECE, *(2 * command.keep for command in self.commands.values() if command.keep)])
+                most = max([_ANSWER, *(2 * command.keep for command in self.commands.values() if command.keep)])
                 self._take(*await self._frame(most))
         except (EOFError, OSError):
             self.fail(InfrastructureError("the sandbox ended"))

@@ -25,10 +25,10 @@ from proctor.images.store import Store
 
 log = logging.getLogger("proctor")
 
-INODES = 200_000
+INODES = 50_000  # an inode is some 0.9 KiB of the sandbox's memory
 # Seconds that a root stays leased after its last sandbox: a batch takes the same one again, and a lease is 1.4 ms.
 LINGER_S = 10.0
-PACK_S = 3600.0  # a gigabyte takes some 10 s here
+PACK_S = 600.0  # a gigabyte takes some 10 s here
 _OWN_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/workspace",

@@ -42,7 +42,7 @@ OWN_MIB = 16  # a room's own processes, beside the sandbox's bound: 4.1 MiB meas
 MOST = 100
 _KEPT = 10_000  # records of sandboxes that have ended
 _INODES = 200_000
-_PROCESSES = 1024
+_PROCESSES = 256  # a hundred sandboxes of them fit in the 32,768 numbers of a host
 
 
 class Sandboxes(Use):
@@ -198,6 +198,7 @@ class Sandboxes(Use):
             "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": _PROCESSES,
             "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
+            "watched": self.ground.watched, "bounded": bool(features.get("pids")),
         }  # fmt: skip
 
     def _arm(self, box: Sandbox) -> None:

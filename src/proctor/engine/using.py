@@ -14,6 +14,9 @@ from proctor.engine.rooms import Rooms
 from proctor.engine.sandbox import Sandbox
 from proctor.images.sandbox import Ground
 
+LATE_S = 2.0  # that a room may be late with the end of a command
+_UNBOUND, _TRIES = 1024.0, 100
+
 
 class Use:
     """The half of ``Sandboxes`` that speaks with rooms."""
@@ -37,7 +40,28 @@ class Use:
             "argv": list(spec.argv), "cwd": spec.cwd, "user": spec.user, "env": env, "stdin": stdin,
             "timeout": spec.timeout_s, "keep": spec.keep,
         }  # fmt: skip
-        return await room.start(header, spec.stdin or b"", on_output)
+        running = await room.start(header, spec.stdin or b"", on_output)
+        if spec.timeout_s is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(spec.timeout_s + LATE_S, lambda: self.rooms.later(self._overdue(box, running)))
+            running.done.add_done_callback(lambda _: timer.cancel())
+        return running
+
+    async def _overdue(self, box: Sandbox, running: Running) -> None:
+        """End a command from outside: a storm of processes may leave its room's pid 1 no time to do it.
+
+        All that runs in the sandbox goes with it, since nothing tells from outside whose a process is.
+        """
+        if group := box.group:
+            group.meter.set_cpu(_UNBOUND)
+            for _ in range(_TRIES):
+                if running.done.done():
+                    break
+                group.kill_all_but_init()
+                await asyncio.sleep(0.02)
+            group.meter.set_cpu(box.spec.vcpu)
+        if not running.done.done():
+            running.done.set_result(CommandOutcome(exit_code=None, timed_out=True, process_id=str(running.number)))
 
     async def run_command(
         self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None

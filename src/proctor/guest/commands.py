@@ -21,6 +21,7 @@ PIECE = 1 << 16
 CREDIT = 1 << 20  # bytes of a streamed command that may be on their way to a reader who has not taken them yet
 _STACK = 8 << 20
 _OPEN = 4096
+_PENDING = 1024  # queued signals and timers, of which a user has a number for all of its processes
 # Anything that changes what an interpreter does when it starts: such a command gets a real one.
 _STARTS = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_")
 
@@ -89,18 +90,23 @@ class Command:
             self.stdin = -1
 
 
-def rows(processes: int, memory: int | None) -> list[tuple[int, int, int]]:
-    """Resource limits of a command, each as (which, soft, hard)."""
+def rows(processes: int | None, memory: int | None) -> list[tuple[int, int, int]]:
+    """Resource limits of a command, each as (which, soft, hard).
+
+    ``processes``: None where a control group bounds them. This limit counts all sandboxes of a user together.
+    """
     limits = [
         (resource.RLIMIT_CORE, 1, 1),  # 1, not 0: a core handler of the host is not even started
         (resource.RLIMIT_NOFILE, 1024, _OPEN),
-        (resource.RLIMIT_NPROC, processes, processes),
         (resource.RLIMIT_STACK, _STACK, resource.RLIM_INFINITY),
+        (resource.RLIMIT_SIGPENDING, _PENDING, _PENDING),
         (resource.RLIMIT_MEMLOCK, 0, 0),
         (resource.RLIMIT_MSGQUEUE, 0, 0),
         (resource.RLIMIT_RTPRIO, 0, 0),
         (resource.RLIMIT_NICE, 0, 0),
     ]
+    if processes is not None:
+        limits.append((resource.RLIMIT_NPROC, processes, processes))
     if memory is not None:  # no control group bounds it
         limits.append((resource.RLIMIT_DATA, 4 * memory + (1 << 30), 4 * memory + (1 << 30)))
     return limits
@@ -131,12 +137,12 @@ def warm_run(argv: list[str], cwd: str, env: dict[str, str], base: dict[str, str
         return None
     if env.get("PATH") != base.get("PATH") or env.get("HOME") != base.get("HOME"):
         return None
-    path = os.path.join(cwd, argv[1])
+    path = os.path.join(os.path.realpath(cwd), argv[1])
     if not path.endswith(".py") or not os.path.isfile(path):
         return None
     if os.path.lexists(f"{env.get('HOME', '')}/.local/lib") or any(_starts(site) for site in sites):
         return None
-    return Run(path, list(argv), None, cwd)
+    return Run(path, list(argv), None, cwd, piped=True)
 
 
 def _starts(site: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import json
 import os
 import stat
 import struct
@@ -22,6 +23,7 @@ from .stream import high
 PIECE = 1 << 20
 MOST_OPEN = 64
 _MOST_LISTED = 100_000
+_MOST_BYTES = 15 << 20  # of a listing
 _NO_MAGICLINKS = 0x02
 _PROC, _SYS = 0x9FA0, 0x62656572
 
@@ -218,15 +220,15 @@ class Files:
             os.chown(name, self.uid, self.uid, dir_fd=above, follow_symlinks=False)
         return open_at(path, os.O_RDONLY | os.O_DIRECTORY)
 
-    def list(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
+    def list(self, header: dict[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """What is below a directory, ``depth`` levels deep, in the order of names.
 
         ``glob`` is matched with the path from there; ``hidden`` shows names that begin with a dot; at most ``limit``.
         """
         top = self.path(header).rstrip("/") or "/"
-        limit = min(header.get("limit") or _MOST_LISTED, _MOST_LISTED)
+        limit, size = min(header.get("limit") or _MOST_LISTED, _MOST_LISTED), 0
         pattern, hidden = header.get("glob"), header.get("hidden", True)
-        rows: list[dict[str, Any]] = []
+        rows: list[bytes] = []
         waiting = [("", header.get("depth") or 1)]
         more = False
         os.close(open_at(top, os.O_RDONLY | os.O_DIRECTORY))
@@ -252,12 +254,14 @@ class Files:
                     below.append((inside, depth - 1))
                 if pattern is not None and not matches(inside, pattern):
                     continue
-                if len(rows) >= limit:
+                row = json.dumps(describe(path, info)).encode()
+                size += len(row) + 1
+                if len(rows) >= limit or size > _MOST_BYTES:
                     more = True
                     break
-                rows.append(describe(path, info))
+                rows.append(row)
             waiting += reversed(below)
-        return {"rows": rows, "more": more}
+        return {"more": more}, b"[" + b",".join(rows) + b"]"
 
 
 def matches(path: str, pattern: str) -> bool:

@@ -82,16 +82,19 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
         floor.uppers.append((place, os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
     root = f"{_BOX}/root"
-    for name in ("proc", "dev", ".old"):
+    old = f".old-{os.urandom(8).hex()}"  # a name that no layer has
+    for name in ("proc", "dev", old):
+        if os.path.lexists(f"{root}/{name}") and not _is_dir(f"{root}/{name}"):
+            os.unlink(f"{root}/{name}")  # a layer's word; a mount would follow it
         os.makedirs(f"{root}/{name}", exist_ok=True)
     for path in plan["binds"] if plan["host"] else ():
         linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC)
     linux.mount("/dev", f"{root}/dev", None, linux.MS_BIND | linux.MS_REC)
     mount_proc(f"{root}/proc")
-    linux.pivot_root(root, f"{root}/.old")
+    linux.pivot_root(root, f"{root}/{old}")
     os.chdir("/")
-    linux.umount("/.old", linux.MNT_DETACH)
-    os.rmdir("/.old")
+    linux.umount(f"/{old}", linux.MNT_DETACH)
+    os.rmdir(f"/{old}")
     return floor
 
 

@@ -59,6 +59,7 @@ class Run:
     argv: list[str] = field(default_factory=list)
     request: bytes | None = None
     cwd: str = "/workspace"
+    piped: bool = False  # what was written to its stderr cannot be taken back
 
 
 class Jail:

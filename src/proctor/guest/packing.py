@@ -75,7 +75,10 @@ def _add(tar: tarfile.TarFile, name: str, path: str, info: os.stat_result, links
         else:
             links[info.st_ino] = name
             member.size = info.st_size
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                os.close(fd)
+                return
             with open(fd, "rb", buffering=0) as file:
                 tar.addfile(member, file)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import select
 import signal
 import sys
@@ -20,6 +21,8 @@ from .stream import FAILED, high
 MOST = 256  # commands at once: each has up to three descriptors here
 _TICK_S = 0.1  # between looks at memory where no control group bounds it
 _DRAIN = 64  # pieces read from one pipe before others get their turn
+_MOST_INPUT = 16 << 20  # bytes that wait for a command to read them
+_START_S = 5.0  # for a command's process to begin: it takes a millisecond
 _LOST = (errno.EAGAIN, errno.EWOULDBLOCK)
 
 
@@ -31,10 +34,12 @@ class Processes:
         opening: the host's request that opened the sandbox.
         root_uid: identity of the sandbox's root, None where it has none.
         uppers: directories that take what is written where packages lie.
+        watched: paths that exist once something of the interpreter itself was written over.
     """
 
     def __init__(
-        self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None, uppers: list[int]
+        self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None, uppers: list[int],
+        watched: list[str],
     ) -> None:  # fmt: skip
         self.slot, self.send, self.root_uid = slot, send, root_uid
         self.commands: dict[int, Command] = {}
@@ -44,6 +49,8 @@ class Processes:
         self.memory, self.processes = opening["memory"], opening["processes"]
         self.sites, self.warm = opening["sites"], opening["warm"]
         self.fixed = uppers if opening["preimport"] else []
+        self.bounded = opening["bounded"]
+        self.watched = watched
         self.next_look = 0.0
 
     def register(self, poller: select.poll) -> dict[int, Command]:
@@ -95,7 +102,7 @@ class Processes:
         run = self.warm_run(argv, cwd, env) or Run(None, argv, None, cwd)
         streams, pipes, stdin = commands.make_pipes(header["stdin"], body)
         own = slot.features["own_processes"] if uid is None else 0
-        limits = commands.rows(self.processes + own, self.memory or None)
+        limits = commands.rows(None if self.bounded else self.processes + own, self.memory or None)
         mark_read, mark = os.pipe2(os.O_CLOEXEC)
         mark = high(mark)
         setup = commands.setup(streams, cwd=cwd, uid=uid, limits=limits, seccomp=slot.seccomp, mark=mark)
@@ -108,19 +115,19 @@ class Processes:
                 os.write(mark, f"0{type(exc).__name__}: {exc}".encode()[:400])
                 os._exit(FAILED)
             slot.env = env
-            if env.get("PATH") != self.base.get("PATH"):
+            if env.get("PATH") != self.base.get("PATH") or self.changed():
                 slot.python = ""  # the first python3 on it may be another
             if run.source is not None:
                 become(env, run.source, argv)
             return run
         for fd in (*streams, mark):
             os.close(fd)
-        noted = os.read(mark_read, 500)
+        noted = marked(mark_read, pid)
         os.close(mark_read)
-        if noted[:1] != b"1":
+        if noted[:1] == b"0":
             for fd in (*pipes, *([stdin] if stdin >= 0 else ())):
                 os.close(fd)
-            raise Refused("not_started", noted[1:].decode("utf-8", "replace") or "it was killed before it began")
+            raise Refused("not_started", noted[1:].decode("utf-8", "replace"))
         timeout = header["timeout"]
         self.commands[header["c"]] = Command(
             header["c"], pid, now, now + timeout if timeout is not None else None, header["keep"], pipes, stdin
@@ -129,20 +136,25 @@ class Processes:
 
     def warm_run(self, argv: list[str], cwd: str, env: dict[str, str]) -> Run | None:
         """A run in this interpreter where that is certain to be the same as in a fresh one."""
-        if not self.warm or any(os.listdir(upper) for upper in self.fixed):
+        if not self.warm or self.changed() or any(os.listdir(upper) for upper in self.fixed):
             return None  # what was imported ahead may not be what lies there now
         run = commands.warm_run(argv, cwd, env, self.base, self.sites)
         if run is None or run.source is None:
             return None
         try:
-            beside = {name.partition(".")[0] for name in os.listdir(os.path.dirname(run.source))}
+            folder = os.path.dirname(os.path.realpath(run.source))
+            beside = {name.partition(".")[0] for name in os.listdir(folder)}
         except OSError:
             return None
         return None if beside & self.slot.preloaded else run
 
-    def drain(self, command: Command, fd: int) -> None:
+    def changed(self) -> bool:
+        """Something of the interpreter itself was written over in this sandbox."""
+        return any(os.path.lexists(path) for path in self.watched)
+
+    def drain(self, command: Command, fd: int, pieces: int = _DRAIN) -> None:
         """Read what a pipe has, in turns; its end closes it."""
-        for _ in range(_DRAIN):
+        for _ in range(pieces):
             try:
                 data = os.read(fd, commands.PIECE)
             except OSError as exc:
@@ -197,7 +209,7 @@ class Processes:
             while fd in command.pipes and size < commands.CREDIT:  # others may still write: not for ever
                 before = command.seen[command.pipes[fd]]
                 stream = command.pipes[fd]
-                self.drain(command, fd)
+                self.drain(command, fd, 1)
                 if command.seen[stream] == before:
                     break
                 size += command.seen[stream] - before
@@ -248,6 +260,10 @@ class Processes:
         command = self.command(header)
         if command.stdin < 0:
             raise Refused("stdin_closed", "its standard input is closed")
+        if len(command.waiting) + len(body) > _MOST_INPUT:
+            raise Refused(
+                "stdin_full", f"it has not read {len(command.waiting)} bytes of its input yet; write the rest later"
+            )
         command.waiting += body
         command.closing = command.closing or header["end"]
         return {"waiting": len(command.waiting)}
@@ -269,8 +285,21 @@ class Processes:
         return {}
 
 
+def marked(mark: int, pid: int) -> bytes:
+    """What a new process says of its set-up: 1, or 0 and why not.
+
+    Nothing where it was killed, or stopped, which a program of the same sandbox may do to it: then it is killed, and
+    ends like any other command.
+    """
+    if not select.select([mark], [], [], _START_S)[0]:
+        watch.signal_one(pid, signal.SIGKILL)
+        return b""
+    return os.read(mark, 500)
+
+
 def become(env: dict[str, str], source: str, argv: list[str]) -> None:
     """Take on a command's environment, arguments and script's directory, in its own process."""
+    random.seed()  # as in a fresh interpreter; scored programs all begin alike
     linux.hide_arguments(b"".join(os.fsencode(word) + b"\0" for word in argv))
     for name in [name for name in os.environ if name not in env]:
         del os.environ[name]

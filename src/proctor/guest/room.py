@@ -75,9 +75,18 @@ class Room:
         self.processes = Processes(
             self.slot, self.send, {**header, "workdir": home}, 0 if root else None,
             [fd for place, fd in self.floor.uppers if place in header["sites"]],
+            [found for path in header["watched"] if (found := self.upper_of(path))],
         )  # fmt: skip
         linux.set_hostname(header["hostname"])
         return {"root": root}
+
+    def upper_of(self, path: str) -> str | None:
+        """Where what is written over a path of the root lies."""
+        rows = [(place, fd) for place, fd in self.floor.uppers if path.startswith(f"{place}/")]
+        if not rows:
+            return None
+        place, fd = max(rows, key=lambda row: len(row[0]))
+        return f"/proc/self/fd/{fd}{path[len(place) :]}"
 
     # ------------------------------------------------------------ the loop
 
@@ -129,6 +138,8 @@ class Room:
             answer = {"error": exc.code, "message": str(exc)}
         except OSError as exc:
             answer = {"error": errno.errorcode.get(exc.errno or 0, "EIO"), "message": f"{exc.strerror or exc}"}
+        except (RecursionError, MemoryError, ValueError) as exc:
+            answer = {"error": "invalid_request", "message": f"{type(exc).__name__}: {exc}"[:500]}
         if answer is not None:
             self.send(protocol.ANSWER, {"n": header["n"], **answer}, content)
         return None

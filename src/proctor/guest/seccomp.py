@@ -88,7 +88,11 @@ def _blocks(network: bool) -> dict[str, bytes]:
         # A core limit of 1 keeps a crash away from the host's core handler. It stays, and whoever sets it is told that
         # it was done: programs set it to 0 to have no core, and have none.
         "setrlimit": _low(0) + no_core + _ret(_DONE) + _ret(_ALLOW),
-        "prlimit64": _low(1)
+        # Of another process only asked: pid 1 of a sandbox has the identity of its root.
+        "prlimit64": _low(0)
+        + _op(_JEQ, 0, len(_null(2)) // 8, 0)
+        + _null(2)
+        + _low(1)
         + _op(_JEQ, _RLIMIT_CORE, 1, 0)
         + _ret(_ALLOW)
         + _null(2).replace(_ret(_EPERM), _ret(_DONE)),

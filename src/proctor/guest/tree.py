@@ -18,7 +18,7 @@ def remove(path: bytes, keep: bool = False) -> None:
     because in it every name may be taken by the program.
     """
     os.chmod(path, 0o700)  # before anything is made: FileNotFoundError where there is nothing to remove
-    heap = b"%s.%s" % (path.rstrip(b"/"), os.urandom(8).hex().encode())
+    heap = os.path.join(os.path.dirname(path.rstrip(b"/")), b".removed-" + os.urandom(8).hex().encode())
     os.mkdir(heap, 0o700)
     count = 0
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 import types
+import warnings
 from collections.abc import Iterator
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any, NoReturn
@@ -199,11 +200,19 @@ def into_case(run: Run, slot: Slot) -> Script:
         file = os.open(path, os.O_RDONLY)  # file objects would copy more pages
         source = stream.read_exact(file, os.fstat(file).st_size)
         os.close(file)
-        return compile(source, path, "exec", dont_inherit=True), space
+        if not run.piped:
+            return compile(source, path, "exec", dont_inherit=True), space
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("default")
+            code = compile(source, path, "exec", dont_inherit=True)
+        for note in noted:
+            warnings.warn_explicit(note.message, note.category, note.filename, note.lineno)
+        return code, space
     except BaseException:
-        # Read as a file, a broken source has other messages: the interpreter
-        # itself shall give them. What is on stderr are warnings that it repeats.
-        os.ftruncate(2, os.lseek(2, 0, os.SEEK_SET))
+        # Read as a file, a broken source has other messages: the interpreter itself shall give them. What is on
+        # stderr are warnings that it repeats; a pipe takes nothing back, so there they were held.
+        if not run.piped:
+            os.ftruncate(2, os.lseek(2, 0, os.SEEK_SET))
         case.execute(["python3", *run.argv[1:]], slot.env, slot.python)
         raise
 

@@ -74,6 +74,11 @@ def interpreter_prefix() -> str:
     return str(_interpreter()["prefix"])
 
 
+def standard_library() -> str:
+    """Directory of the standard library of the host's interpreter."""
+    return str(os.path.realpath(_interpreter()["stdlib"]))
+
+
 @cache
 def _public_python() -> str | None:
     """A system interpreter of version 3.11 or newer."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.core.image import Image
-from proctor.images.host import SYSTEM, host_image, interpreter_prefix
+from proctor.images.host import SYSTEM, host_image, interpreter_prefix, standard_library
 from proctor.isolation.identities import LAYER_USER
 
 POINT = "/.layers"  # where the agent sees the store
@@ -27,6 +27,7 @@ class Ground:
         image: of the agent.
         floor: ``tops``, ``binds`` and ``covers`` of ``guest/floor.py``.
         sites: directories of packages, as sandboxes see them.
+        watched: what of the interpreter itself, once it is written over, makes it another one.
         certificates: the bundle of certificate authorities, None where the host has none.
     """
 
@@ -34,6 +35,7 @@ class Ground:
     floor: dict[str, Any]
     sites: list[str]
     certificates: str | None = None
+    watched: list[str] = field(default_factory=list)
     extra: dict[str, str] = field(default_factory=dict)
 
 
@@ -75,4 +77,6 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
         "owner": LAYER_USER if os.geteuid() == 0 else -1,  # an ordinary user makes them as what they are to be
     }
     floor = {"tops": tops, "binds": shown + more, "covers": sites}
-    return Ground(replace(base, plan=plan), floor, sites, certificates)
+    beside = os.path.dirname(base.python)
+    watched = [standard_library(), base.python, *(f"{beside}/{name}" for name in ("python", "python3"))]
+    return Ground(replace(base, plan=plan), floor, sites, certificates, watched)

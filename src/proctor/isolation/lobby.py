@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,19 @@ class RoomGroup:
         for fd in self.doors:
             os.close(fd)
         self.doors.clear()
+
+    def kill_all_but_init(self) -> None:
+        """Kill every process in it but the one that is pid 1 inside."""
+        words: list[str] = []
+        for path in self.paths[:1]:
+            with contextlib.suppress(OSError):
+                words = Path(f"{path}/cgroup.procs").read_text().split()
+        for word in words:
+            with contextlib.suppress(OSError, ValueError):
+                rows = Path(f"/proc/{word}/status").read_text().splitlines()
+                inside = next((row.split()[-1] for row in rows if row.startswith("NSpid")), "1")
+                if inside != "1":
+                    os.kill(int(word), signal.SIGKILL)
 
     def remove(self) -> bool:
         """Kill what is in it and remove it; False while something in it is still dying."""
