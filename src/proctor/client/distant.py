@@ -135,9 +135,9 @@ class DistantBackend:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
 
-    async def _ask(self, name: str, *args: Any, on_note: Callable[[int], None] | None = None, **given: Any) -> Any:
+    async def _ask(self, call_name: str, /, *args: Any, on_note: Callable[[int], None] | None = None, **given: Any) -> Any:
         """A call of the table, by its name; ``args`` are the first of its arguments."""
-        call = table()[name]
+        call = table()[call_name]
         asked = {**dict(zip(call.positional, args, strict=False)), **given}
         while True:
             try:

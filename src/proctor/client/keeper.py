@@ -39,13 +39,15 @@ class Client:
 
     def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._keeper, self._reader, self._writer = keeper, reader, writer
-        self.calls: dict[int, asyncio.Task[None]] = {}
+        self.calls: dict[int, asyncio.Task[bytes]] = {}
+        self._answers: dict[int, asyncio.Task[None]] = {}
         self._held: dict[tuple[Any, ...], Undo] = {}
         self._sending = asyncio.Lock()
         self._gone = False
 
     async def serve(self) -> None:
         """Answer until it goes."""
+        loop = asyncio.get_running_loop()
         try:
             await self._send(pack(HELLO, 0, {"wire": VERSION, "version": self._keeper.version, "pid": os.getpid()}))
             while not self._keeper.ending:
@@ -56,38 +58,34 @@ class Client:
                     continue
                 if kind != CALL or number in self.calls or len(self.calls) >= MOST_CALLS:
                     raise FrameError(f"frame of kind {kind}, for call {number}")
-                if self._keeper.ending:  # it is told so by BYE
-                    break
-                task = asyncio.get_running_loop().create_task(self._answer(number, header, body))
-                self.calls[number] = task
+                name = str(header.get("do"))
+                self.calls[number] = loop.create_task(self._do(number, table().get(name), header, body))
+                self._answers[number] = loop.create_task(self._answer(number, name, self.calls[number]))
         except (EOFError, OSError, FrameError):
             pass
         finally:
             await self._end()
 
-    async def _answer(self, number: int, header: dict[str, Any], body: bytes) -> None:
-        call = table().get(str(header.get("do")))
-        try:
-            if call is None:
-                raise FrameError(f"there is no call {str(header.get('do'))[:60]!a}")
-            given = call.given(header, body)
-            answer = await self._do(call, number, given)
-            frame = pack(ANSWER, number, *call.response(answer))
-        except asyncio.CancelledError:
+    async def _answer(self, number: int, name: str, work: asyncio.Task[bytes]) -> None:
+        """Send what came of a call; never cancelled, so that each has its answer."""
+        await asyncio.wait([work])
+        if work.cancelled():
             frame = pack(ANSWER, number, {"cancelled": True})
-        except Exception as exc:
+        elif (exc := work.exception()) is not None:
             if not isinstance(exc, ProctorError):
-                print(f"{call.name if call else 'a call'} failed: {type(exc).__name__}: {exc}", file=sys.stderr, flush=True)
+                print(f"{name[:60]!a} failed: {type(exc).__name__}: {exc}", file=sys.stderr, flush=True)
             frame = pack(ANSWER, number, {"error": told(exc)})
-        sending = asyncio.ensure_future(self._send(frame))
-        while not sending.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([sending])
-        sending.exception()
-        del self.calls[number]
+        else:
+            frame = work.result()
+        with contextlib.suppress(OSError):
+            await self._send(frame)
+        del self.calls[number], self._answers[number]
 
-    async def _do(self, call: Call, number: int, given: dict[str, Any]) -> Any:
-        """Make the call, and note what has to be undone where its answer reaches nobody."""
+    async def _do(self, number: int, call: Call | None, header: dict[str, Any], body: bytes) -> bytes:
+        """Make the call; its answer. What has to be undone where that reaches nobody is noted."""
+        if call is None:
+            raise FrameError("there is no such call")
+        given = call.given(header, body)
         options = dict(given)
         if call.notes:
             loop = asyncio.get_running_loop()
@@ -100,7 +98,7 @@ class Client:
         undo = self._note(call.name, given, answer)
         if self._gone and undo is not None:
             await undo()
-        return answer
+        return pack(ANSWER, number, *call.response(answer))
 
     def _note(self, name: str, given: dict[str, Any], answer: Any) -> Undo | None:
         backend, box = self._keeper.backend, given.get("sandbox_id")
@@ -137,7 +135,7 @@ class Client:
         self._gone = not self._keeper.ending
         for task in self.calls.values():
             task.cancel()
-        await asyncio.gather(*self.calls.values(), return_exceptions=True)
+        await asyncio.gather(*self._answers.values())
         if not self._gone:  # it has an answer to all that was begun
             with contextlib.suppress(OSError):
                 await self._send(pack(BYE, 0, {}))
