@@ -89,7 +89,9 @@ class ExecCommand(RunCommand):
         return rest, options[:-1] if options[-1:] == ["--"] else options
 
     def _positional(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return list(self.make_parser(ctx).parse_args(list(args))[1])
+        found = self.make_parser(ctx).parse_args(list(args))[0]
+        name, command = found.get("name"), found.get("command")
+        return [*([name] if isinstance(name, str) else ()), *(command if isinstance(command, tuple | list) else ())]
 
 
 @click.command("exec", cls=ExecCommand, context_settings=_OPTIONS_FIRST)

@@ -156,5 +156,7 @@ def _show(rows: list[dict[str, object]], as_json: bool) -> None:
     for title in titles:
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*(cell("" if row.get(title) is None else str(row.get(title)), 200) for title in titles))
+        facts = {key: "" if value is None else str(value) for key, value in row.items()}
+        facts["time"] = time.strftime("%H:%M:%S", time.localtime(float(facts["time"])))
+        table.add_row(*(cell(facts[title], 200) for title in titles))
     console().print(table)

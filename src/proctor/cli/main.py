@@ -35,7 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "costs": ("proctor.cli.costs:costs", "Show what sandboxes have cost: by day, label, sandbox or key."),
     "audit": ("proctor.cli.audit:audit", "Rank the samples of a results file that may not have earned their reward."),
     "report": ("proctor.cli.report:report", "Write a results file as one HTML page."),
-    "image": ("proctor.cli.image:image", "Import, list and remove the images that sandboxes are made from."),
+    "image": ("proctor.cli.image:image", "Import, build, list and remove the images that sandboxes are made from."),
     "sandbox": ("proctor.cli.sandbox:sandbox", "Make sandboxes, run commands in them, and copy files both ways."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
     "demo": ("proctor.cli.demo:demo", "Score bundled programs: right, wrong, crashing, looping, hostile."),
