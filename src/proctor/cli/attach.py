@@ -38,7 +38,7 @@ _interactive = click.option(
 @trial
 @click.pass_context
 def run(
-    ctx: click.Context, command: tuple[str, ...], keep: bool, interactive: bool, as_json: bool, **given: Any
+    ctx: click.Context, /, command: tuple[str, ...], keep: bool, interactive: bool, as_json: bool, **given: Any
 ) -> None:
     """Run CMD in a new sandbox.
 

@@ -86,7 +86,9 @@ def import_(
 @image.command()
 @click.option("--name", required=True, help="What it is called; a name that exists gets its next version.")
 @click.option("--requirements", default=None, metavar="FILE", help="A requirements file for pip.")
-@click.option("--package", "packages", multiple=True, metavar="P", help="A Python package, as pip names it. Repeatable.")
+@click.option(
+    "--package", "packages", multiple=True, metavar="P", help="A Python package, as pip names it. Repeatable."
+)
 @click.option("--debian", multiple=True, metavar="PKG", help="A Debian package. Repeatable.")
 @click.option("--preimport", multiple=True, metavar="MODULE", help="A module that its interpreter is to have warm.")
 @click.option("--env", type=variable, multiple=True, metavar="NAME=VALUE", help="A variable of all commands in it.")

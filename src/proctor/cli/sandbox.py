@@ -11,8 +11,8 @@ import click
 from proctor.cli.attach import exec_, run
 from proctor.cli.boxes import as_json, create_fields, create_options, find, is_kept, kept, labels, line, trial
 from proctor.cli.copying import cp
-from proctor.cli.render import cell, console, to_json
 from proctor.cli.keeping import network, snapshot, snapshots
+from proctor.cli.render import cell, console, to_json
 from proctor.cli.units import seconds, show_time
 from proctor.core.errors import InputError, ProctorError
 

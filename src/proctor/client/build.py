@@ -97,7 +97,9 @@ def build(store: Store, recipe: Recipe, told: Told) -> Record:
     try:
         layers = [*_debian(store, recipe, told, loose), *_pip_of_host(store, recipe)]
         if recipe.python or recipe.preimport:
-            passing.append(store.commit(layers, base=Base.HOST, settings=Settings(env=recipe.env), retention_days=_HOUR))
+            passing.append(
+                store.commit(layers, base=Base.HOST, settings=Settings(env=recipe.env), retention_days=_HOUR)
+            )
             loose.clear()
             kept = _in_a_sandbox(store, recipe, passing[0], told)
             if kept is not None:

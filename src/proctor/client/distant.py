@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import os
 import subprocess
 import threading
@@ -22,6 +21,7 @@ from proctor.client.backend import Pieces
 from proctor.client.calls import table
 from proctor.client.connection import Connection, NotBegun
 from proctor.client.errors import ConnectionError
+from proctor.client.wire import version
 from proctor.core.errors import InfrastructureError
 from proctor.core.sandbox import (
     CommandOutcome,
@@ -37,14 +37,6 @@ from proctor.core.sandbox import (
 LINGER_S = 10.0  # seconds that a keeper stays without a sandbox
 _START_S = 120.0
 _PIECE = 1 << 20
-
-
-def version() -> str:
-    """Of this Proctor."""
-    try:
-        return importlib.metadata.version("proctor")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 class DistantBackend:
@@ -125,7 +117,9 @@ class DistantBackend:
                     return await Connection.open(sock, version())
             elif not self._may_start:
                 raise ConnectionError("no sandboxes are kept on this host", code="closed", hint="create one")
-            elif started is None or started.returncode == 0:  # the other one that was quicker is ending, if it is not there
+            elif (
+                started is None or started.returncode == 0
+            ):  # the other one that was quicker is ending, if it is not there
                 started = places.start(self.place, self._linger_s)
             elif started.returncode is not None:
                 words = places.last_words()
@@ -135,7 +129,9 @@ class DistantBackend:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
 
-    async def _ask(self, call_name: str, /, *args: Any, on_note: Callable[[int], None] | None = None, **given: Any) -> Any:
+    async def _ask(
+        self, call_name: str, /, *args: Any, on_note: Callable[[int], None] | None = None, **given: Any
+    ) -> Any:
         """A call of the table, by its name; ``args`` are the first of its arguments."""
         call = table()[call_name]
         asked = {**dict(zip(call.positional, args, strict=False)), **given}

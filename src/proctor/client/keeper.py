@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.client import place as places
 from proctor.client.calls import NOTED, Call, table, told
-from proctor.client.wire import ANSWER, BUFFER, BYE, CALL, CANCEL, HELLO, NOTE, VERSION, pack, read_frame
+from proctor.client.wire import ANSWER, BUFFER, BYE, CALL, CANCEL, HELLO, NOTE, VERSION, pack, read_frame, version
 from proctor.core.errors import FrameError, ProctorError
 
 if TYPE_CHECKING:  # an engine takes a moment to load, and whoever comes second needs none
@@ -101,7 +101,7 @@ class Client:
         return pack(ANSWER, number, *call.response(answer))
 
     def _note(self, name: str, given: dict[str, Any], answer: Any) -> Undo | None:
-        backend, box = self._keeper.backend, given.get("sandbox_id")
+        backend, box = self._keeper.backend, str(given.get("sandbox_id"))
         undo: Undo | None = None
         if name == "create":
             return lambda: backend.delete(answer.id)
@@ -233,7 +233,6 @@ def main(place: Path, linger_s: float) -> int:
         if held is None:
             return 0
         sock = places.listen(folder)
-        from proctor.client.distant import version
         from proctor.client.embedded import EmbeddedBackend
 
         def gone() -> None:

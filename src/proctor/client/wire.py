@@ -9,6 +9,7 @@ may be is told by the type that is due, so each side reads only what it expects.
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
 import math
 import struct
@@ -32,6 +33,15 @@ BUFFER = 1 << 20  # bytes that are read ahead
 HELLO, ANSWER, NOTE, BYE = 65, 66, 67, 68
 # client -> keeper
 CALL, CANCEL = 1, 2
+
+
+def version() -> str:
+    """Of this Proctor; a keeper and its clients are of one."""
+    try:
+        return importlib.metadata.version("proctor")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
 
 Frame = tuple[int, int, dict[str, Any], bytes]
 _PRINTER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -155,7 +165,7 @@ def value_of(hint: Any, value: Any, blobs: Blobs) -> Any:
             raise ValueError(f"{value!a:.60} where a number is due")
         return float(value)
     if is_dataclass(hint):
-        kinds = types_of(hint)
+        kinds = types_of(typing.cast(type, hint))
         if _of(dict, value).keys() != kinds.keys():
             raise ValueError(f"a {getattr(hint, '__name__', hint)} has other fields")
         return typing.cast(Callable[..., Any], hint)(
@@ -173,7 +183,7 @@ def _of(kind: type, value: Any) -> Any:
 
 
 @cache
-def types_of(kind: Any) -> dict[str, Any]:
+def types_of(kind: type) -> dict[str, Any]:
     """Fields of a dataclass, in order, and their types."""
     hints = typing.get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}

@@ -39,7 +39,8 @@ class Catalog:
         if not found:
             known = ", ".join(sorted({one.name for one in self.list(origin) if one.name})[:20]) or "none"
             raise InputError(
-                f"there is no {origin or 'image'} {reference!r}; there are: {known}", field=(origin or Origin.IMAGE).value
+                f"there is no {origin or 'image'} {reference!r}; there are: {known}",
+                field=(origin or Origin.IMAGE).value,
             )
         if len({one.origin for one in found}) > 1:
             raise InputError(f"{reference!r} is an image and a snapshot; give the id", field="image")
