@@ -24,8 +24,10 @@ class Boxes(click.Group):
         try:
             return super().invoke(ctx)
         except ProctorError as error:
-            status = getattr(error, "status", None)
-            if status in (400, 404, 409, 413, 422) and not getattr(error, "retryable", False):
+            asked = (
+                getattr(error, "status", None) in (400, 404, 409, 413, 422) or getattr(error, "code", "") == "not_found"
+            )
+            if asked and not getattr(error, "retryable", False):
                 raise InputError(str(error)) from error
             raise
 

@@ -16,7 +16,7 @@ from typing import Any
 from proctor.client.embedded import EmbeddedBackend
 from proctor.client.sync_runtime import Runtime
 from proctor.client.sync_sandbox import Sandbox
-from proctor.core.errors import InputError
+from proctor.core.errors import InfrastructureError, InputError
 from proctor.images.debs import add_debs, check_package, fetch
 from proctor.images.packages import host_packages
 from proctor.images.records import Base, Layer, Origin, Record, Settings, check_name
@@ -35,7 +35,23 @@ for path in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")
     compileall.compile_dir(path, quiet=2, rx=re.compile(r"/(pip|setuptools)/"), invalidation_mode=mode)
 """
 _IMPORT = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
-_CLEAN = "rm -rf /tmp/* /tmp/.[!.]* /var/tmp/* /workspace/* /workspace/.[!.]*; rm -f /etc/pip.conf"
+# Not where something of the host's is mounted: an index of files.
+_CLEAN = """
+import contextlib, os
+def empty(folder, device):
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.stat(follow_symlinks=False).st_dev == device:
+                empty(entry.path, device)
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
+for folder in ("/tmp", "/var/tmp", "/workspace"):
+    empty(folder, os.stat(folder).st_dev)
+with contextlib.suppress(FileNotFoundError):
+    os.unlink("/etc/pip.conf")
+"""
 
 Told = Callable[[str], None]
 
@@ -159,7 +175,8 @@ def _in_a_sandbox(store: Store, recipe: Recipe, base: Record, told: Told) -> str
             if not recipe.python:
                 return None
             _run(box, ["python3", "-c", _COMPILE], told=None)
-            _run(box, ["sh", "-c", _CLEAN], told=None, user="root")
+            if (done := _run(box, ["python3", "-c", _CLEAN], told=None, user="root")).exit_code != 0:
+                raise InfrastructureError(f"what the build left cannot be removed: {_last(done.stderr)}")
             return str(box.snapshot(retention_days=_HOUR).id)
     finally:
         backend.close()
