@@ -63,8 +63,10 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     sites = list(base.plan["covers"])
     owned = ["/usr/local"] if os.path.isdir("/usr/local") else []
     owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS] if prefix in tops else []
+    names = "passwd: files\ngroup: files\nhosts: files dns\n"  # a sandbox's network answers them
     plan = {
         **base.plan,
+        "files": {**base.plan["files"], "/etc/nsswitch.conf": names},
         "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), POINT]] if layers else []),
         "dirs": [*base.plan["dirs"], POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
