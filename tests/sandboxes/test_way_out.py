@@ -74,6 +74,17 @@ def test_only_what_is_named_is_reached_and_every_attempt_is_told(boxes: Boxes, s
     boxes.run(boxes.engine.delete(box.id))
 
 
+def test_a_program_that_knows_no_proxy_finds_allowed_names_alone(boxes: Boxes) -> None:
+    box = boxes.new(network=NetworkRules(True, ("a.example",)))
+    look = "import socket, sys\nprint(socket.getaddrinfo(sys.argv[1], 80)[0][4][0])"
+    assert boxes.python(box, look, "a.example").stdout == b"127.0.0.1\n"
+    assert boxes.command(box, "python3", "-c", look, "a.example").stdout == b"127.0.0.1\n"
+    assert b"gaierror" in boxes.python(box, look, "b.example").stderr
+    told = boxes.engine.network_attempts(box.id)
+    assert {(row["kind"], row["host"], row["decision"]) for row in told} >= {("dns", "b.example", "deny")}
+    boxes.run(boxes.engine.delete(box.id))
+
+
 def test_rules_are_changed_live_and_open_connections_are_cut(boxes: Boxes, server: int) -> None:
     box = boxes.new()
     ask = textwrap.dedent(

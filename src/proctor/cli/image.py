@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from proctor.cli.boxes import variable
+from proctor.cli.files import read_file
 from proctor.cli.messages import is_terminal, say
 from proctor.cli.render import cell, console, to_json
+from proctor.cli.units import mebibytes, mib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +26,7 @@ _snapshot = click.option("--snapshot", "is_snapshot", is_flag=True, help="NAME i
 
 @click.group()
 def image() -> None:
-    """Import, list and remove the images that sandboxes are made from; snapshots are listed with them.
+    """Import, build, list and remove the images that sandboxes are made from; snapshots are listed with them.
 
     An image is called NAME (its newest version), NAME@v2, NAME@sha256:..., or by
     its id. They are kept under XDG_DATA_HOME (~/.local/share), in proctor/images.
@@ -78,6 +81,53 @@ def import_(
         return
     console().print(cell(f"{record.reference}  {record.id}  {record.digest}"), soft_wrap=True)
     console().print(cell(f"{len(record.layers)} layers, {_mib(record.bytes)}{_left_out(made.dropped)}"), soft_wrap=True)
+
+
+@image.command()
+@click.option("--name", required=True, help="What it is called; a name that exists gets its next version.")
+@click.option("--requirements", default=None, metavar="FILE", help="A requirements file for pip.")
+@click.option(
+    "--package", "packages", multiple=True, metavar="P", help="A Python package, as pip names it. Repeatable."
+)
+@click.option("--debian", multiple=True, metavar="PKG", help="A Debian package. Repeatable.")
+@click.option("--preimport", multiple=True, metavar="MODULE", help="A module that its interpreter is to have warm.")
+@click.option("--env", type=variable, multiple=True, metavar="NAME=VALUE", help="A variable of all commands in it.")
+@click.option("--allow", multiple=True, metavar="HOST", help="pip may reach this alone. Repeatable.  [default: all]")
+@click.option("--memory", type=mebibytes, default="2G", show_default=True, metavar="SIZE", help="Room for pip.")
+@_json
+def build(
+    name: str,
+    requirements: str | None,
+    packages: tuple[str, ...],
+    debian: tuple[str, ...],
+    preimport: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    allow: tuple[str, ...],
+    memory: int,
+    as_json: bool,
+) -> None:
+    """Build an image: the host's system with Python and Debian packages on top.
+
+    pip installs in a sandbox with a network, from where this host's pip
+    configuration says. Debian packages are fetched by this host's apt-get and
+    unpacked; none of their scripts runs. Progress goes to standard error. The
+    same packages again make no new version; a build that fails leaves nothing.
+    """
+    from proctor.client.build import Recipe, build
+    from proctor.images.store import Store
+
+    text = None if requirements is None else read_file(Path(requirements))
+    recipe = Recipe(
+        name=name, requirements=text, packages=packages, debian=debian, preimport=preimport, env=dict(env),
+        allow=allow, memory_mib=mib(memory),
+    )  # fmt: skip
+    with Store() as store:
+        record = build(store, recipe, say)
+    if as_json:
+        click.echo(to_json(record.to_json(), indent=2))
+        return
+    console().print(cell(f"{record.reference}  {record.id}  {record.digest}"), soft_wrap=True)
+    console().print(cell(f"{len(record.layers)} layers, {_mib(record.bytes)}"), soft_wrap=True)
 
 
 @image.command("ls")

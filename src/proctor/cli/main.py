@@ -35,10 +35,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "costs": ("proctor.cli.costs:costs", "Show what sandboxes have cost: by day, label, sandbox or key."),
     "audit": ("proctor.cli.audit:audit", "Rank the samples of a results file that may not have earned their reward."),
     "report": ("proctor.cli.report:report", "Write a results file as one HTML page."),
-    "image": ("proctor.cli.image:image", "Import, list and remove the images that sandboxes are made from."),
+    "image": ("proctor.cli.image:image", "Import, build, list and remove the images that sandboxes are made from."),
+    "sandbox": ("proctor.cli.sandbox:sandbox", "Make sandboxes, run commands in them, and copy files both ways."),
     "doctor": ("proctor.doctor.command:doctor", "Try each protection's attack on this host and say what holds."),
     "demo": ("proctor.cli.demo:demo", "Score bundled programs: right, wrong, crashing, looping, hostile."),
 }
+ALIASES = {"sandboxes": "sandbox"}
 
 
 class PipeClosed(Exception):
@@ -52,6 +54,7 @@ class Root(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name][0].partition(":")

@@ -150,8 +150,11 @@ class AsyncDoor:
             while not work.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([work])
-            if not work.cancelled() and work.exception() is None and hasattr(opened := work.result(), "close"):
-                opened.close()
+            if not work.cancelled() and work.exception() is None:
+                opened = work.result()
+                for each in opened if isinstance(opened, tuple) else (opened,):
+                    if hasattr(each, "close"):
+                        each.close()
             raise
 
     async def settle(self, value: Awaitable[object] | object) -> None:

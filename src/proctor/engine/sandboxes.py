@@ -355,6 +355,7 @@ class Sandboxes(Use):
                 await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
                 box.gate = await self.outside.open(room, rules, box.attempted)
             box.network = rules
+            box.spec = replace(box.spec, network=rules)
 
     def network_attempts(self, sandbox_id: str) -> Sequence[dict[str, Any]]:
         """What its programs tried to reach, oldest first: the latest 1,000, over all changes of its rules."""

@@ -39,7 +39,8 @@ class Catalog:
         if not found:
             known = ", ".join(sorted({one.name for one in self.list(origin) if one.name})[:20]) or "none"
             raise InputError(
-                f"there is no {origin or 'image'} {reference!r}; there are: {known}", field=origin or "image"
+                f"there is no {origin or 'image'} {reference!r}; there are: {known}",
+                field=(origin or Origin.IMAGE).value,
             )
         if len({one.origin for one in found}) > 1:
             raise InputError(f"{reference!r} is an image and a snapshot; give the id", field="image")
@@ -129,7 +130,7 @@ class Catalog:
         """
         with self.database.write(durable=False) as database:
             if not rows(database, "id = ?", (record.id,)):
-                raise InputError(f"{record.reference} was removed or has expired", field=record.origin)
+                raise InputError(f"{record.reference} was removed or has expired", field=record.origin.value)
             return Lease(self.database, take(database, image=record.id))
 
 

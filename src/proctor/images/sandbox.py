@@ -65,8 +65,10 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
     owned = ["/usr/local"] if os.path.isdir("/usr/local") else []
     if prefix in tops and prefix not in SYSTEM:
         owned += [f"{prefix}/{name}" for name in _PREFIX_FOLDERS]
+    names = "passwd: files\ngroup: files\nhosts: files dns\n"  # a sandbox's network answers them
     plan = {
         **base.plan,
+        "files": {**base.plan["files"], "/etc/nsswitch.conf": names},
         "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), POINT]] if layers else []),
         "dirs": [*base.plan["dirs"], POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
