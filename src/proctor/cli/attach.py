@@ -14,7 +14,7 @@ import click
 from proctor.cli.boxes import as_json, create_fields, create_options, find, kept, queued, trial, variable
 from proctor.cli.messages import is_terminal, say
 from proctor.cli.render import escape, to_json
-from proctor.cli.run import EXIT_TIMEOUT, RunCommand, _stream, read_stdin
+from proctor.cli.run import EXIT_TIMEOUT, RunCommand, read_stdin, stream_json
 from proctor.cli.units import seconds
 from proctor.core.sandbox import CommandOutcome, CommandSpec
 
@@ -162,8 +162,8 @@ def _reported(box: Sandbox, spec: CommandSpec, stdin: bytes) -> int:
             {
                 "sandbox_id": box.id,
                 "exit_code": result.exit_code,
-                **_stream("stdout", result.stdout_bytes, result.stdout_truncated),
-                **_stream("stderr", result.stderr_bytes, result.stderr_truncated),
+                **stream_json("stdout", result.stdout_bytes, result.stdout_truncated),
+                **stream_json("stderr", result.stderr_bytes, result.stderr_truncated),
                 "timed_out": result.timed_out,
                 "out_of_memory": result.out_of_memory,
                 "duration_ms": result.duration_ms,

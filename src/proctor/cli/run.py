@@ -311,8 +311,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
         "ended_by": outcome.ended_by.value if outcome.ended_by is not None else None,
-        **_stream("stdout", outcome.stdout, outcome.stdout_truncated),
-        **_stream("stderr", outcome.stderr, outcome.stderr_truncated),
+        **stream_json("stdout", outcome.stdout, outcome.stdout_truncated),
+        **stream_json("stderr", outcome.stderr, outcome.stderr_truncated),
         "cpu_ms": round(outcome.cpu_s * 1000, 3),
         "wall_ms": round(outcome.wall_s * 1000, 3),
         "memory_mib": None if peak is None else round(peak / (KIB * KIB), 3),
@@ -330,7 +330,8 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _stream(name: str, data: bytes, truncated: bool) -> dict[str, Any]:
+def stream_json(name: str, data: bytes, truncated: bool) -> dict[str, Any]:
+    """Output as JSON: text, or base64 where it is none."""
     if truncated:  # the cut may lie within a character; that alone does not make it binary
         data = next((data[:end] for end in range(len(data), max(len(data) - 4, -1), -1) if _is_text(data[:end])), data)
     text, encoding = (data.decode(), "utf-8") if _is_text(data) else (base64.b64encode(data).decode(), "base64")
