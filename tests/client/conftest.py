@@ -10,10 +10,17 @@ import pytest
 from client_help import Driven
 
 from proctor import AsyncRuntime, Runtime
-from proctor.client.embedded import EmbeddedBackend
+from proctor.client.embedded import EmbeddedBackend, close_all
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """This process's own engine ends with each module: other tests look for what engines leave."""
+    yield
+    close_all()
+
+
+@pytest.fixture(scope="module")
 def backend() -> Iterator[EmbeddedBackend]:
     """One engine for tests that leave it as it was."""
     backend = EmbeddedBackend()
