@@ -219,6 +219,9 @@ class Processes:
         command.close()
         del self.commands[command.number]
         status = command.status or 0
+        late = command.deadline is not None and ended >= command.deadline
+        if late and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            command.timed_out = True  # from outside, where a storm of processes left this one no time to do it
         stdout, stderr = bytes(command.kept[1]), bytes(command.kept[2])
         header = {
             "c": command.number,
