@@ -62,6 +62,8 @@ PASSED = [
     (MADE_OF_DATA, "l, d, s, n, k, o = f()\nassert l == [1, 2] and [1, 2] == l and d == {'a': 1} and s == 'a' and n == 3 and k == 'a' and o == 1", True),
     (MADE_OF_DATA, "l, d, s, n, k, o = f()\nassert s in ('b', 'a') and {'a': 5}[s] == 5 and isinstance(l, list) and isinstance(n, int) and l.summed() == 3 and l != [2]", True),
     (TUPLES, "p = make()\nassert p == (1, 2) and p == Pair(1) and isinstance(p, Pair) and p._replace(x=3) == (3, 2) and p.y == 2", True),
+    ("def f(v, kind): return isinstance(v, kind)", "from typing import Optional, Union\nassert f(1, int | str) and not f(1.5, str | None) and f(None, Optional[int]) and f('a', Union[int, str])", True),
+    ("class A: pass\ndef f(v, kind): return isinstance(v, kind)", "assert f(A(), A | None) and not f(1, A | None)", True),
     ("f = len", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertRaises(TypeError, f)", True),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+import typing
 from typing import Any
 
 from . import raising, sealing
@@ -316,6 +317,8 @@ class Link:
             return "handle", 0
         if type(value) is Named:
             return "library", str(value)
+        if isinstance(value, types.UnionType) or typing.get_origin(value) is typing.Union:
+            return "union", tuple(None if part is type(None) else part for part in value.__args__)
         name = library_name(value)
         if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
             raise TypeError(

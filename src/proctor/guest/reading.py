@@ -151,9 +151,14 @@ class _Classes:
 
     def __init__(self, tree: Any) -> None:
         self.real: dict[str, str] = {}  # a name here -> the program's name for it
+        also: dict[str, set[str]] = {}  # a variable -> what it is another name for, or an attribute of
         for node in inside(tree):
             if kind_of(node) == "ImportFrom":
                 self.real.update({alias.asname: alias.name for alias in node.names if alias.asname})
+            elif kind_of(node) == "Assign" and (of := self.named(node.value)):
+                for target in node.targets:
+                    if kind_of(target) == "Name":
+                        also.setdefault(target.id, set()).add(of)
         self.made: dict[tuple[int, str], set[tuple[str, bool]]] = {}  # scope and variable -> class and "from nothing"
         self.uses: list[tuple[tuple[int, ...], Any, str, bool]] = []
         self.found: set[str] = set()
@@ -161,6 +166,11 @@ class _Classes:
         self.derived: set[str] = set()
         self.classes: set[int] = set()  # scopes that are classes
         self.walk(tree, (id(tree),))
+        waiting = list(self.derived)
+        while waiting:
+            more = {self.real.get(name, name) for name in also.get(waiting.pop(), ())} - self.derived
+            self.derived |= more
+            waiting += more
         for scopes, holder, attribute, acts in self.uses:
             for name, empty in self.makers(holder, scopes):
                 shows = not data_has(attribute) or (is_class_name(name) and (acts or empty))

@@ -10,6 +10,8 @@ what came of it; what changed in containers.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import sys
 import types
@@ -142,6 +144,8 @@ class Server:
             return self.objects[payload]
         if kind == "library":
             return library.by_name(payload)
+        if kind == "union":
+            return functools.reduce(operator.or_, payload)
         raise ValueError(kind)
 
     # ------------------------------------------------------------ answers
