@@ -93,7 +93,7 @@ class World:
 async def world(
     rules: NetworkRules = OPEN, servers: dict[int, Handler | tuple[Handler, ssl.SSLContext]] | None = None, *,
     names: dict[str, Sequence[str]] | None = None, bounds: Bounds | None = None, proxies: Proxies | None = None,
-    log: Callable[[Attempt], None] | None = None,
+    log: Callable[[Attempt], None] | None = None, places: asyncio.Semaphore | None = None,
 ) -> AsyncIterator[World]:  # fmt: skip
     """A gate under rules; ``servers`` are what answers at each port, whatever the address.
 
@@ -124,7 +124,10 @@ async def world(
 
     doors = {name: listener() for name in ("proxy", "http", "https")} | {"dns": listener(socket.SOCK_DGRAM)}
     kept: list[Attempt] = []
-    gate = Gate(doors, rules, log=log or kept.append, resolver=resolve, dialer=connect, bounds=bounds, proxies=proxies)
+    gate = Gate(
+        doors, rules, log=log or kept.append, resolver=resolve, dialer=connect, bounds=bounds, proxies=proxies,
+        places=places,
+    )  # fmt: skip
     numbers = {name: sock.getsockname()[1] for name, sock in doors.items()}
     await gate.start()
     try:

@@ -523,6 +523,29 @@ def test_connections_at_once_are_bounded_and_the_next_waits() -> None:
     run(work())
 
 
+def test_connections_of_all_sandboxes_are_bounded_together() -> None:
+    async def work() -> None:
+        origin = Origin()
+        places = asyncio.Semaphore(2)
+        async with (
+            world(OPEN, bounds=Bounds(connections=2), places=places) as greedy,
+            world(OPEN, {80: origin.serve}, places=places) as w,
+        ):
+            held = [await asyncio.open_connection("127.0.0.1", greedy.doors["proxy"]) for _ in range(3)]
+            await settled(lambda: greedy.gate.connections == 2)
+            waits = asyncio.create_task(w.talk("proxy", get(GOOD)))
+            for _ in range(30):
+                await asyncio.sleep(0.01)
+                assert w.gate.connections == 0
+            await greedy.gate.close()  # its third one, which waits, gives nothing back that it has not
+            assert b"200 OK" in await waits
+            for _, writer in held:
+                writer.close()
+        assert [places.locked(), places._value] == [False, 2]
+
+    run(work())
+
+
 @pytest.mark.parametrize("door", ["proxy", "http", "https"])
 @pytest.mark.parametrize("words", [b"", b"G", b"\x16\3\1"])
 def test_a_head_that_does_not_come_ends_the_connection(door: str, words: bytes) -> None:

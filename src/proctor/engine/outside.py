@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import resource
@@ -19,8 +20,10 @@ from proctor.network.inside import ENVIRONMENT, RESOLV_CONF
 from proctor.network.rules import compile
 from proctor.network.upstream import Proxies
 
-# Connections of one sandbox take two descriptors each of this process, which has other uses for them.
-_LEAST, _SHARES = 8, 128
+# Connections of sandboxes take two descriptors each of this process, which has other uses for them: one sandbox
+# gets a 64th of them, all together half.
+_LEAST, _SHARES, _ALL_SHARES = 8, 128, 4
+_MANY = 1 << 20  # where there is no bound
 
 log = logging.getLogger("proctor.network")
 
@@ -33,12 +36,19 @@ def check(rules: NetworkRules) -> None:
         raise SandboxError(str(exc), code="invalid_network", status=400) from exc
 
 
+def _files() -> int:
+    """Descriptors that this process may have."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MANY if files == resource.RLIM_INFINITY else files
+
+
 @dataclass(slots=True)
 class Outside:
     """What the host's network configuration means for sandboxes."""
 
     proxies: Proxies = field(default_factory=lambda: Proxies.of(os.environ))
     pip: pip.PipSetup = field(default_factory=lambda: pip.read(os.environ))
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_files() // _ALL_SHARES))
 
     @property
     def binds(self) -> list[str]:
@@ -59,9 +69,8 @@ class Outside:
 
     async def open(self, room: Room, rules: NetworkRules, told: Callable[[Attempt], None]) -> Gate:
         """Give a sandbox its gate."""
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = min(Bounds().connections, max(_LEAST, files // _SHARES))
+        most = min(Bounds().connections, max(_LEAST, _files() // _SHARES))
         bounds = replace(Bounds(), connections=most)
-        gate = Gate(await room.listen(), rules, log=told, proxies=self.proxies, bounds=bounds)
+        gate = Gate(await room.listen(), rules, log=told, proxies=self.proxies, bounds=bounds, places=self.places)
         await gate.start()
         return gate

@@ -50,6 +50,7 @@ class Gate:
         resolver: in place of the host's look-up: a name and a port to addresses.
         dialer: in place of a plain connection: an address and a port to a connected socket.
         proxies: the host's own, ``Proxies.of(os.environ)``; None dials directly.
+        places: for connections of this and of other gates together; None: its own bound is enough.
 
     Raises:
         InputError: an entry of the rules is none.
@@ -58,7 +59,7 @@ class Gate:
     def __init__(
         self, listeners: Mapping[str, socket.socket], rules: NetworkRules, *, log: Callable[[Attempt], None] | None = None,
         resolver: Resolver | None = None, dialer: Dialer | None = None, proxies: Proxies | None = None,
-        bounds: Bounds | None = None,
+        bounds: Bounds | None = None, places: asyncio.Semaphore | None = None,
     ) -> None:  # fmt: skip
         unknown = set(listeners) - set(LISTENERS)
         if unknown:
@@ -70,6 +71,7 @@ class Gate:
         self._recent: deque[Attempt] = deque(maxlen=self.bounds.attempts)
         self._upstream = Upstream(resolver=resolver, dialer=dialer, proxies=proxies, dial_s=self.bounds.dial_s)
         self._slots = asyncio.Semaphore(self.bounds.connections)
+        self._places = places or asyncio.Semaphore(self.bounds.connections)
         self._doors: set[asyncio.Task[None]] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._pace = _Pace(self.bounds.rate, self.bounds.burst)
@@ -139,7 +141,12 @@ class Gate:
             # One that was accepted waits here, the others in the kernel's queue. A place is taken only now, or doors
             # at which nobody knocks would hold all of them.
             try:
-                await self._slots.acquire()
+                await self._slots.acquire()  # its own first: one that has none left stands in no other's way
+                try:
+                    await self._places.acquire()
+                except BaseException:
+                    self._slots.release()
+                    raise
             except BaseException:
                 sock.close()
                 raise
@@ -151,6 +158,7 @@ class Gate:
         sock.close()  # also where it was cut before it began
         self._connections.discard(task)
         self._slots.release()
+        self._places.release()
 
     async def _serve(self, door: str, sock: socket.socket) -> None:
         session = Session(self, Peer(sock, Activity()))
