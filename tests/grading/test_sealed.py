@@ -238,6 +238,8 @@ BESIDE = {
     "import unittest.mock\nassert f(1) == 2": "names",
     "def test_x(monkeypatch): assert f(1) == 2": "names",
     "assert f.__code__.co_argcount == 1": "__code__",
+    "import types\nassert isinstance(f, types.FunctionType)": "a function",
+    "from types import LambdaType\nassert isinstance(f, LambdaType)": "a function",
     "assert 'for' not in open('solution.py').read()\nassert f(1) == 2": "source",
     "import sys, io\nsys.stdin = io.StringIO('5')\nassert f(1) == 2": "input",
     "import asyncio\nassert asyncio.run(f(1)) == 2": "coroutines",

@@ -60,6 +60,8 @@ _CODE = (
     "__file__",
     "__dict__",
 )
+_FUNCTIONS = ("FunctionType", "LambdaType", "MethodType", "BuiltinFunctionType")
+_LOOKS |= dict.fromkeys(_FUNCTIONS, "asks whether something is a function")
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
            "deprecated_call",            "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
@@ -93,6 +95,8 @@ def _reason(node: ast.AST, module: str) -> str | None:
         word = node.id if isinstance(node, ast.Name) else node.arg
         return _LOOKS.get(word) if word != "ast" else None
     if isinstance(node, ast.Attribute):
+        if node.attr in _FUNCTIONS:
+            return _LOOKS[node.attr]
         if node.attr in _CODE or node.attr in _PLACES:
             return f"uses {node.attr}"
         streams = node.attr == "stdin" and isinstance(node.value, ast.Name) and node.value.id == "sys"

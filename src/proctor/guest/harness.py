@@ -167,6 +167,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
 
     def told(name: str, passed: bool, message: str) -> None:
         doubt, link.doubt = link.doubt, ""
+        link.said.ended(passed and not doubt)
         if doubt:  # whatever the test made of it
             emit(fd, ("open", name, doubt[:500]))
             return
@@ -199,6 +200,8 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
+    if reading.rows_by_program(wanted["tests"], wanted["module"], used):
+        link.mark("a parametrization has as many rows, each of them a test, as the program says")
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
     lacks: list[str] = []

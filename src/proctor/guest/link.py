@@ -12,7 +12,7 @@ from .comparing import ORDERS, Said
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
-from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special
+from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special, only_method
 from .standins import (
     METHODS,
     Standin,
@@ -49,6 +49,7 @@ class Link:
 
     def __init__(self, pipe: Pipe, names: Names | None = None) -> None:
         self.pipe, self.names = pipe, names or Names()
+        sealing.on_compared[:] = [self.answered]
         self.kinds: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}  # a class made here -> its number
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
@@ -59,12 +60,14 @@ class Link:
         self.broken = ""
         self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
         self.kept = Kept()
-        self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to
+        self.came: set[int] = set()  # containers that the last answer held
+        self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
         self.claim = ""  # where a pass hangs on what an object says of another
         self.said = Said()  # by objects, of each other
+        self.built: dict[int, bool] = {}  # objects that calls of classes gave; False: more than once
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """One request and its answer; raises what the program raised."""
@@ -75,7 +78,7 @@ class Link:
                 raise Broken("the answer cannot be read without asking the program more")
             if self.doubt:
                 raise sealing.Refused(self.doubt)
-            doubt = self.doubtful(what, target, name)
+            mark, doubt = self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and (args or keywords) and isinstance(target, StandinType):
@@ -100,7 +103,8 @@ class Link:
                     self.kept.add(number, container)
                 passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
                 error, value = self.receive(passed, actor(target))
-                self.own_by(passed, actor(target) or (number_of(value) if isinstance(value, Standin) else 0))
+                holder = actor(target) or (number_of(value) if isinstance(value, Standin) else 0)
+                self.own_by(passed | self.came, holder)
             except BaseException as exc:  # whatever it was: the next answer would be this one
                 self.broken = (
                     str(exc) if isinstance(exc, Broken) else f"{type(exc).__name__} while the program answered"
@@ -108,6 +112,7 @@ class Link:
                 raise
             try:
                 if error is not None:
+                    self.claim = mark or self.claim
                     raise error
             except (StopIteration, StopAsyncIteration) as exc:
                 if what == "special" and name == "__next__":
@@ -116,14 +121,17 @@ class Link:
                 if isinstance(target, Standin) and target.__via__ in _ENDS:
                     stop("undecided", f"{target.__via__}() of the program's ended: whether it ends a loop is its word")
                 raise RuntimeError(f"the program raised {type(exc).__name__}") from None
-            if doubt:
-                stop("undecided", doubt)
+            # Of data this would be a method, which equals no value.
+            if not (what == "get" and only_method(name) and type(value) in sealing.COPIED):
+                if doubt:
+                    stop("undecided", doubt)
+                self.claim = mark or self.claim
             if what == "names":
                 return value
             return self.origin(value, what, target, name)
 
-    def doubtful(self, what: str, target: Any, name: str) -> str:
-        """Why this use of the program's has its word stand where data may be due; "" where it does not."""
+    def doubtful(self, what: str, target: Any, name: str) -> tuple[str, str]:
+        """Why this use of the program's has its word stand where data may be due: so that a pass is marked, or none is had."""
         if isinstance(target, StandinType):
             level, kind = self.names.level(target), target
             use = what == "special" or (what == "get" and data_has(name))
@@ -131,15 +139,15 @@ class Link:
             level, kind = target.__sound__, type(target)
             use = level != MADE and may_be_data(what, kind, name)
         else:
-            return ""
+            return "", ""
         called = called_name(kind)
         if use and level == UNSURE:
-            self.claim = f"the tests use {called} by {name[:50]!r}, and nothing in them shows that it is a class"
-        elif use and level == OF_ITS_KIND:
-            self.claim = f"the tests use what a method of {called} returned by {name[:50]!r}"
-        elif use and level != MADE:
-            return f"the tests use {called} as data, by {name[:50]!r}: an object that they did not make"
-        return ""
+            return f"the tests use {called} by {name[:50]!r}, and nothing in them shows that it is a class", ""
+        if use and level == OF_ITS_KIND:
+            return f"the tests use what {called} gave of its own kind by {name[:50]!r}", ""
+        if use and level != MADE:
+            return "", f"the tests use {called} as data, by {name[:50]!r}: an object that they did not make"
+        return "", ""
 
     def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
         """What the tests get: an object as a reference of its own, by how they got it."""
@@ -161,10 +169,13 @@ class Link:
         if not isinstance(value, Standin):
             return value
         if what == "get" and owned:
-            return reference(value, via=name, owner=target)
+            member = isinstance(target, StandinType) and type(value) is target and self.names.level(target)
+            return reference(value, via=name, owner=target, sound=OF_ITS_KIND if member else 0)
         if what == "special" and type(value) is type(target):
             return reference(value, sound=of_special(name, target.__sound__))
         if what == "call":
+            if isinstance(target, StandinType):
+                self.built[number_of(value)] = number_of(value) not in self.built
             return reference(value, sound=self.of_call(type(value), target))
         return value
 
@@ -197,6 +208,18 @@ class Link:
         contradiction = self.said.note(name, (type(one), type(other)), (number_of(one), number_of(other)), said)
         if contradiction:
             stop("undecided", contradiction)
+
+    def identical(self, one: Any, other: Any) -> bool:
+        """``one == other`` where their class has no ``__eq__``: which of the objects that the tests made it is, is no claim."""
+        equal = number_of(one) == number_of(other)
+        if self.built.get(number_of(one)) is not True:
+            self.compared("__eq__", one, other, equal)
+        return equal
+
+    def answered(self, kind: Any, name: str, said: bool) -> None:
+        """Note what data of the program's says of itself: made by a class of that name, or of that class."""
+        if not self.reading:
+            self.said.answered(kind, name, said)
 
     def fetched(self, name: str, value: Any) -> None:
         """The tests took this from the program's module: what their source says of the name, it must be."""
@@ -290,6 +313,7 @@ class Link:
                 self.plain.setdefault(number, (content, True))
         reader = Reader(parts[2], self.own, self.kept.next, self.kept)
         value = reader.whole()
+        self.came = set(range(self.kept.next, self.kept.next + len(reader.fresh)))
         for number, container in enumerate(reader.fresh, self.kept.next):
             self.kept.add(number, container)
         more = Reader(parts[3], self.own, self.kept.next, self.kept)
@@ -368,7 +392,8 @@ class Link:
         else:
             parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
             space = {method: METHODS[method] for method in special if method in METHODS}
-            made = StandinType(name, parents, {"__slots__": (), **space, **data_methods(data, name)}, link=self)
+            as_data = data_methods(data, name, frozenset(special))
+            made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 
     def let_go(self, number: int) -> None:

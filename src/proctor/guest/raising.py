@@ -6,7 +6,7 @@ import opcode
 from typing import Any
 
 from .library import builtin_exception
-from .sealing import Broken
+from .sealing import MOST_TEXT, Broken
 
 TESTS_FILE = "<tests>"  # as their source is compiled
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -28,7 +28,7 @@ def raised(answer: Any) -> BaseException:
         if type(name) is str and name[:2] != "__" and not hasattr(BaseException, name):
             exc.__dict__[name] = value
     if type(text) is str:
-        exc.__dict__["__text__"] = text
+        exc.__dict__["__text__"] = text[:MOST_TEXT]
     if isinstance(cause, BaseException):
         exc.__cause__ = mark(cause)
     return mark(exc)

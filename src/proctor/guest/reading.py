@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,49 @@ def called(source: str) -> frozenset[str]:
     calls = [node for node in nodes if kind_of(node) == "Call" and kind_of(node.func) == "Name"]
     given = [part for call in calls if call.func.id in own for part in call.args if kind_of(part) == "Name"]
     return frozenset(str(node.id) for node in (*(call.func for call in calls), *given))
+
+
+def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
+    """How many rows a parametrization has may be for the program to say.
+
+    Args:
+        source: of the tests.
+        module: the program's.
+        free: names that the source does not bind.
+    """
+    tree = parsed(source)
+    if tree is None or "parametrize" not in source:
+        return False
+    tainted, fixed = set(free), set()
+    uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
+    for node in inside(tree):
+        if kind_of(node) == "ImportFrom" and node.module == module:
+            tainted |= {alias.asname or alias.name for alias in node.names}
+        elif kind_of(node) == "Import":
+            tainted |= {alias.asname or alias.name for alias in node.names if alias.name == module}
+    before = -1
+    while before != len(tainted):  # what is made of something tainted is so too
+        before = len(tainted)
+        for node in tree.body:
+            parts = [part for part in inside(node) if kind_of(part) == "Name"]
+            if not tainted.isdisjoint(part.id for part in parts):
+                bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
+                tainted |= {node.name} if bare else {part.id for part in parts}
+            if kind_of(node) == "Assign" and _is_fixed(node.value):
+                fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
+    rows = []
+    for node in inside(tree):
+        if kind_of(node) == "Call" and getattr(node.func, "attr", "") == "parametrize":
+            rows += node.args[1:2] + [word.value for word in node.keywords if word.arg == "argvalues"]
+    plain = [part.id for part in rows if kind_of(part) == "Name"]
+    fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
+    open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
+    return any(getattr(name, "id", "") in tainted for name in inside(open_ones))
+
+
+def _is_fixed(node: Any) -> bool:
+    """As many parts as are written down."""
+    return kind_of(node) in ("List", "Tuple") and not any(kind_of(part) == "Starred" for part in node.elts)
 
 
 @dataclass(frozen=True, slots=True)

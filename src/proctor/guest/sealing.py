@@ -27,6 +27,7 @@ from . import values
 from .library import builtin_exception, data_class
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
+MOST_TEXT = 2000  # characters of an exception's text
 MAX_ALL = 256 << 20  # bytes that one side reads in all
 
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict))
@@ -180,7 +181,8 @@ def _fields(value: Any, kind: Any) -> list[str]:
     """Names of the parts of a named tuple that compares as a tuple does; none for any other tuple."""
     fields: Any = getattr(kind, "_fields", None)
     named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
-    return list(fields) if named and kind.__eq__ is tuple.__eq__ and kind.__bases__ == (tuple,) else []
+    equal = kind.__eq__ is tuple.__eq__ or kind.__eq__ is _COMPARED["__eq__"]
+    return list(fields) if named and equal and kind.__bases__ == (tuple,) else []
 
 
 def _more(kind: Any) -> tuple[str, ...]:
@@ -188,7 +190,23 @@ def _more(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in vars(kind) if name not in _RECORD and name not in kind._fields)
 
 
-_RECORD = frozenset(vars(collections.namedtuple("_Record", ()))) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
+def _compared(name: str) -> Any:
+    """A comparison of named tuples of the program's, with each other: ``on_compared`` is told of it."""
+    plain = getattr(tuple, name)
+
+    def method(self: Any, other: Any) -> Any:
+        said = plain(self, other)
+        if said is not NotImplemented and type(other).__eq__ is _COMPARED["__eq__"]:
+            for tell in on_compared:
+                tell(type(self).__name__, *(("__eq__", not said) if name == "__ne__" else (name, said)))
+        return said
+
+    return method
+
+
+_COMPARED = {f"__{name}__": _compared(f"__{name}__") for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+on_compared: list[Any] = []
+_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__")) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
 
 
 def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
@@ -197,7 +215,7 @@ def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
     if all(type(item) in _SCALARS for item in arguments):
         return tuple(arguments)
     try:
-        return (str(exc)[:2000],)
+        return (str(exc)[:MOST_TEXT],)
     except BaseException:
         return ()
 
@@ -300,6 +318,9 @@ def _record(payload: Any) -> Any:
         raise AttributeError(attribute)
 
     made.__getattr__ = missing
+    for method, compared in _COMPARED.items():
+        setattr(made, method, compared)
+    made.__hash__ = tuple.__hash__
     return made(*items)
 
 

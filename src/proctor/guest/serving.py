@@ -18,6 +18,7 @@ import types
 from typing import Any
 
 from . import library, sealing
+from .comparing import ORDERS
 from .keeping import Kept
 from .sealing import Broken, Pipe, Reader, Writer
 
@@ -133,7 +134,7 @@ class Server:
                 bases.append(base.__name__)
             elif not builtin:
                 bases.append(self.class_number(base))
-        found = [name for name in SPECIAL if _has(kind, name)]
+        found = [name for name in SPECIAL if _has(kind, name) and not (name in ORDERS and _is_datas(kind, name))]
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
         self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind)))
@@ -216,6 +217,11 @@ def data_base(kind: type) -> str:
     base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
     first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
     return base.__name__ if base is not None and first is base and base is not kind else ""
+
+
+def _is_datas(kind: type, name: str) -> bool:
+    """Of a class that is made from a kind of data: that kind's own method answers."""
+    return bool(data_base(kind)) and next(found for found in kind.__mro__ if name in vars(found)) in _CONTENTS
 
 
 def plain(value: Any) -> Any:

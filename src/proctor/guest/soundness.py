@@ -20,6 +20,10 @@ UNSURE, OF_ITS_KIND, MADE = 1, 2, 3
 
 # The name of each method that data has, of every kind that is copied.
 _DATA = frozenset(name for kind in sealing.COPIED for name in dir(kind) if name[:2] != "__")
+# Those that are methods in each kind that has them: no test uses one of data but by calling it.
+_METHODS = frozenset(
+    name for name in _DATA if all(callable(getattr(kind, name)) for kind in sealing.COPIED if hasattr(kind, name))
+)
 _BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
 # Operators whose result is often of the operands' class, or a part that is.
 _OF_A_KIND = frozenset(
@@ -35,6 +39,11 @@ _OF_A_KIND = frozenset(
 def data_has(name: str) -> bool:
     """A method or attribute of that name is found in data too."""
     return name in _DATA
+
+
+def only_method(name: str) -> bool:
+    """Of data it is a method."""
+    return name in _METHODS
 
 
 def has(kind: type, name: str) -> bool:

@@ -57,8 +57,19 @@ def relay(tests: str, space: dict[str, Any]) -> None:
 
         for name in ("asdict", "astuple", "fields", "replace"):
             setattr(dataclasses, name, _relayed(f"dataclasses:{name}", getattr(dataclasses, name)))
+    if "id(" in tests:
+        space.setdefault("id", _id)
     if "vars" in tests:
         space.setdefault("vars", lambda *of: of[0].__dict__ if of and isinstance(of[0], Standin) else vars(*of))
+
+
+def _id(of: Any) -> int:
+    """Which object it is; it is kept, or its number would be another's."""
+    _asked.append(of)
+    return number_of(of) if isinstance(of, Standin) else id(of)
+
+
+_asked: list[Any] = []
 
 
 def _relayed(name: str, plain: Any) -> Any:
@@ -117,9 +128,8 @@ class StandinType(type):
     def __instancecheck__(cls, value: Any) -> bool:
         kind = type(value)
         record = issubclass(kind, tuple) and kind.__bases__ == (tuple,) and "_fields" in vars(kind)
-        return type.__instancecheck__(cls, value) or (
-            record and kind.__name__ == type.__dict__["__name__"].__get__(cls)
-        )
+        named = record and cls is not Standin and kind.__name__ == type.__dict__["__name__"].__get__(cls)
+        return type.__instancecheck__(cls, value) or named
 
 
 class _Doc:
@@ -164,10 +174,7 @@ class Standin(metaclass=StandinType):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Standin):
             return False
-        equal = number_of(self) == number_of(other)
-        if self is not other:
-            type(self).__link__.compared("__eq__", self, other, equal)
-        return equal
+        return self is other or type(self).__link__.identical(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -335,26 +342,46 @@ _KINDS = {"generator": types.GeneratorType, "map": map, "filter": filter, "zip":
 _DATA = {kind.__name__: kind for kind in (str, int, float, bytes, list, dict, set, tuple, frozenset)}
 
 
-def data_methods(data: str, name: str) -> dict[str, Any]:
-    """What a class has that is made from a kind of data: it compares as that data, which is done here."""
+def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
+    """What a class has that is made from a kind of data: it compares as that data, which is done here.
+
+    Args:
+        data: the kind; "" for none.
+        name: the class's.
+        own: special methods that the class defines by itself.
+    """
     kind: Any = _DATA.get(data) or _KINDS.get(name)
     found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}
     if data not in _DATA:
         return found
 
-    def equal(self: Any, other: Any) -> bool:
-        link = type(self).__link__
-        if isinstance(other, Standin):
-            if number_of(self) == number_of(other):
-                return True
-            if type(other).__data__ is None:
-                return False
-            same = bool(link.content(self) == link.content(other))
-            link.compared("__eq__", self, other, same)
-            return same
-        return bool(link.content(self) == other)
+    def compare(name: str) -> Any:
+        plain = getattr(kind, name)
 
+        def method(self: Any, other: Any) -> Any:
+            link, theirs = type(self).__link__, isinstance(other, Standin)
+            if theirs and type(other).__data__ is None:
+                return NotImplemented
+            said = plain(link.content(self), link.content(other) if theirs else other)
+            if theirs and said is not NotImplemented:
+                link.compared(name, self, other, said)
+            elif said is not NotImplemented and type(self) in link.valued:
+                link.answered(type(self), name, said)  # the data may be what another object of the class was to be
+            return said
+
+        return method
+
+    def equal(self: Any, other: Any) -> bool:
+        if isinstance(other, Standin) and number_of(self) == number_of(other):
+            return True
+        if isinstance(other, Standin) and type(other).__data__ is None:
+            return False
+        said = same(self, other)
+        return said if said is not NotImplemented else bool(type(self).__link__.content(self) == other)
+
+    same = compare("__eq__")
     found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}
+    found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
     found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
     return found
 
