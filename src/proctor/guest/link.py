@@ -9,6 +9,7 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS, Said
+from .contents import data_methods
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
@@ -17,9 +18,10 @@ from .standins import (
     METHODS,
     Standin,
     StandinType,
+    actor,
     again,
     blank,
-    data_methods,
+    called_name,
     is_same,
     number_of,
     reference,
@@ -30,18 +32,6 @@ from .standins import (
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
 _CHANGES_NOTHING = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
-
-
-def called_name(kind: Any) -> str:
-    return repr(type.__dict__["__name__"].__get__(kind)[:50])
-
-
-def actor(target: Any) -> int:
-    """The number of the object that a request is to, or whose method; 0 where there is none."""
-    owner = target.__owner__ if isinstance(target, Standin) else None
-    if isinstance(owner, Standin):
-        return number_of(owner)
-    return number_of(target) if isinstance(target, Standin) else 0
 
 
 class Link:

@@ -1,0 +1,59 @@
+"""Stand-ins for objects whose class is made from a kind of data: they compare as the data in them, here."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .comparing import ORDERS
+from .sealing import FIXED
+from .standins import Standin, number_of
+
+# What a stand-in is for ``isinstance``, by the name of its class.
+_KINDS = {"generator": types.GeneratorType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate,
+          "reversed": reversed}  # fmt: skip
+_DATA = {kind.__name__: kind for kind in (str, int, float, bytes, list, dict, set, tuple, frozenset)}
+
+
+def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
+    """What a class has that is made from a kind of data: it compares as that data, which is done here.
+
+    Args:
+        data: the kind; "" for none.
+        name: the class's.
+        own: special methods that the class defines by itself.
+    """
+    kind: Any = _DATA.get(data) or _KINDS.get(name)
+    found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}
+    if data not in _DATA:
+        return found
+
+    def compare(name: str) -> Any:
+        plain = getattr(kind, name)
+
+        def method(self: Any, other: Any) -> Any:
+            link, theirs = type(self).__link__, isinstance(other, Standin)
+            if theirs and type(other).__data__ is None:
+                return NotImplemented
+            said = plain(link.content(self), link.content(other) if theirs else other)
+            if theirs and said is not NotImplemented:
+                link.compared(name, self, other, said)
+            elif said is not NotImplemented and type(self) in link.valued:
+                link.answered(type(self), name, said)  # the data may be what another object of the class was to be
+            return said
+
+        return method
+
+    def equal(self: Any, other: Any) -> bool:
+        if isinstance(other, Standin) and number_of(self) == number_of(other):
+            return True
+        if isinstance(other, Standin) and type(other).__data__ is None:
+            return False
+        said = same(self, other)
+        return said if said is not NotImplemented else bool(type(self).__link__.content(self) == other)
+
+    same = compare("__eq__")
+    found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}
+    found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
+    found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
+    return found
