@@ -9,9 +9,9 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS, Said
-from .contents import data_methods
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
+from .likedata import data_methods
 from .sealing import Broken, Pipe, Reader, Writer
 from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special, only_method
 from .standins import (
