@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 from . import (
+    copies,
     finish,
     linux,
     names,
@@ -215,6 +216,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     standins.relay(wanted["tests"], space)
+    copies.on_files.append(link.ask_of_file)
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     runner.run(wanted["tests"], space, dict(space), report)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-import typing
 from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS, Said
+from .contents import is_looked_into
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
@@ -179,6 +179,12 @@ class Link:
         own = isinstance(owner, Standin) and type(owner) is kind and owner.__sound__ and kind in self.valued
         return OF_ITS_KIND if own else 0
 
+    def ask_of_file(self, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What a method of a path of the program's says: its file is over there. ``name`` "": here it is opened."""
+        if not name:
+            stop("undecided", "the tests give a path of the program's to what opens files here: its file is not here")
+        return self.ask("call", Named(f"pathlib:Path.{name}"), "", args, keywords)
+
     def content(self, target: Any) -> Any:
         """The data in an object of a class that is made from a kind of data; the same for all that ask at once."""
         number = number_of(target)
@@ -317,8 +323,6 @@ class Link:
             return "handle", 0
         if type(value) is Named:
             return "library", str(value)
-        if isinstance(value, types.UnionType) or typing.get_origin(value) is typing.Union:
-            return "union", tuple(None if part is type(None) else part for part in value.__args__)
         name = library_name(value)
         if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
             raise TypeError(
@@ -354,8 +358,9 @@ class Link:
         return made
 
     def learn(
-        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str
-    ) -> None:
+        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str,
+        library: str = "",
+    ) -> None:  # fmt: skip
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")
@@ -366,8 +371,11 @@ class Link:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
             made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
         else:
-            parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
+            parents = tuple(base for base in found if isinstance(base, StandinType) and not is_looked_into(base)) or (
+                Standin,
+            )
             space = {method: METHODS[method] for method in special if method in METHODS}
+            space["__library__"] = library if type(library) is str else ""
             made = StandinType(name, parents, {"__slots__": (), **space, **data_methods(data, name)}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 

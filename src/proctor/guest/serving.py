@@ -10,14 +10,12 @@ what came of it; what changed in containers.
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
 import sys
 import types
 from typing import Any
 
-from . import library, sealing
+from . import contents, copies, library, sealing
 from .keeping import Kept
 from .sealing import Broken, Pipe, Reader, Writer
 
@@ -106,6 +104,8 @@ class Server:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
         if isinstance(value, type):
             return "class", self.class_number(value)
+        if copy := copies.of_program(value):
+            return copy
         if isinstance(value, BaseException) and (known := library.library_name(type(value))):
             return "library_exception", (known, sealing.plain_arguments(value))
         if isinstance(value, BaseException):
@@ -136,7 +136,8 @@ class Server:
         found = [name for name in SPECIAL if _has(kind, name)]
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
-        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind)))
+        known = "" if error else library.library_name(kind) or ""
+        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known))
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -144,8 +145,6 @@ class Server:
             return self.objects[payload]
         if kind == "library":
             return library.by_name(payload)
-        if kind == "union":
-            return functools.reduce(operator.or_, payload)
         raise ValueError(kind)
 
     # ------------------------------------------------------------ answers
@@ -212,14 +211,18 @@ _CONTENTS: dict[Any, Any] = {
 
 
 def data_base(kind: type) -> str:
-    """The kind of data that a class is made from and compares as; "" where there is none."""
+    """The kind of data that a class is made from, or holds, and compares as; "" where there is none."""
+    if found := contents.of_class(kind):
+        return found
     base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
     first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
     return base.__name__ if base is not None and first is base and base is not kind else ""
 
 
 def plain(value: Any) -> Any:
-    """The data in an object of a class that is made from a kind of data."""
+    """The data in an object of a class that is made from a kind of data, or holds it."""
+    if found := contents.of_class(type(value)):
+        return contents.HELD[found](value)
     return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
 
 
