@@ -267,7 +267,7 @@ class Link:
         data = self.pipe.receive()
         self.reading, self.arrived, self.hashes = True, [], {}
         try:
-            value, text = self.read(data[1:], passed or set(), actor)
+            value, *texts = self.read(data[1:], passed or set(), actor)
             error = raising.raised(value) if data[:1] == b"E" else None
         except (Broken, sealing.Refused):
             raise
@@ -275,19 +275,20 @@ class Link:
             raise Broken(f"the answer cannot be read: {exc}") from None
         finally:
             self.reading = False
-        if text:
-            sys.stdout.write(text)
+        for text, stream in zip(texts, (sys.stdout, sys.stderr), strict=True):
+            if text:
+                stream.write(text)
         return error, None if error is not None else value
 
-    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str]:
-        """The answer's value and the printed text."""
+    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str, str]:
+        """The answer's value and the printed texts."""
         at = 0
         parts = []
         for _ in range(4):
             size = int.from_bytes(data[at : at + 4], "big")
             parts.append(data[at + 4 : at + 4 + size])
             at += 4 + size
-        fresh, text = Reader(parts[0], self.own).whole()
+        fresh, text, errors = Reader(parts[0], self.own).whole()
         for row in fresh:
             self.learn(*row)
         for number, hashed, content in Reader(parts[1], self.own).whole():
@@ -305,9 +306,9 @@ class Link:
         for number in self.kept.change(rows, again):
             if number not in passed and actor not in self.owners.get(number, ()):
                 self.mark("the program changed data that the tests held, in a call that they did not pass it to")
-        if text and type(text) is not str:
+        if type(text) is not str or type(errors) is not str:
             raise ValueError("no text")
-        return value, text
+        return value, text, errors
 
     # ------------------------------------------------------------ values
 

@@ -4,7 +4,7 @@ Runs in the program's own process and is believed in nothing. A request is
 8 bytes with the number of its first container and ``(what, object, name,
 arguments, keyword arguments, numbers of handles that are let go, numbers of
 containers that are, what the tests changed in containers)``; an answer four
-values: new classes and printed text; hashes of its own objects that are keys;
+values: new classes and printed texts; hashes of its own objects that are keys;
 what came of it; what changed in containers.
 """
 
@@ -30,7 +30,7 @@ SPECIAL = tuple(
     ).split()
 )
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_PRINTED = 64 << 10  # bytes of printed text that go along with one answer
+_PRINTED = 1 << 20  # bytes of printed text of each stream that go along with one answer
 
 
 class Server:
@@ -42,7 +42,8 @@ class Server:
         self.numbers: dict[int, int] = {id(module): 0}
         self.classes: dict[type, int] = {}
         self.fresh: list[Any] = []
-        self.count = self.printed = 0
+        self.count = 0
+        self.printed = {1: 0, 2: 0}  # bytes by descriptor that were told of
         self.kept = Kept()
         self.next = 0  # number of the next container
 
@@ -160,7 +161,7 @@ class Server:
         keys, head = Writer(self.foreign), Writer(self.foreign)
         keys.put(tuple(self.hashes(changes.keys)))
         fresh, self.fresh = tuple(self.fresh), []
-        head.put((fresh, self.text()))
+        head.put((fresh, self.text(1, sys.stdout), self.text(2, sys.stderr)))
         parts = (bytes(writer.out) for writer in (head, keys, value, changes))
         self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
@@ -184,14 +185,15 @@ class Server:
         except BaseException:
             self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None), changed=False)
 
-    def text(self) -> str:
-        """What was printed since the last answer."""
+    def text(self, number: int, stream: Any) -> str:
+        """What was printed to a stream since the last answer."""
         try:
-            sys.stdout.flush()
-            data = os.pread(1, _PRINTED, self.printed)
+            stream.flush()
+            size = os.fstat(number).st_size - self.printed[number]
+            data = os.pread(number, min(size, _PRINTED), self.printed[number]) if size > 0 else b""
         except (OSError, ValueError, AttributeError):
             return ""
-        self.printed += len(data)
+        self.printed[number] += len(data)
         return data.decode("utf-8", "replace")
 
 

@@ -7,6 +7,9 @@ that says so; with ``pytest`` among the image's packages the real one is used.
 
 from __future__ import annotations
 
+import array
+import collections
+import fractions
 import importlib.machinery
 import math
 import re
@@ -53,9 +56,29 @@ class RaisesContext:
             raise Failed(f"{pattern!r} is not in {str(self.value)!r}")
         return True
 
+    @property
+    def typename(self) -> str:
+        """Name of the exception's class."""
+        return str(self.type.__name__)
+
+    def errisinstance(self, kinds: Any) -> bool:
+        """The exception is of a class."""
+        return isinstance(self.value, kinds)
+
+    def exconly(self, tryshort: bool = False) -> str:
+        """Class and text, as a traceback ends with them."""
+        return f"{self.typename}: {self.value}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("value", "type", "tb") or name[:1] == "_":
+            raise AttributeError(f"{name!r} is known when the exception has come")
+        raise Unknown(f"{name!r} of what pytest.raises gives is not known here; give the package pytest to the image")
+
 
 def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
     """A context, or with a callable the call itself."""
+    if not args and keywords:
+        raise Unknown(f"{min(keywords)!r} of pytest.raises is not known here; give the package pytest to the image")
     context = RaisesContext(expected, match)
     if not args:
         return context
@@ -65,7 +88,7 @@ def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any)
 
 
 class Approx:
-    """A number, or numbers in a list, tuple or dict, that others are compared with by tolerance."""
+    """A number, or numbers in sequences and dicts, that others are compared with by tolerance; what else is in them, as it is."""
 
     __array_priority__ = 100
 
@@ -81,23 +104,26 @@ class Approx:
         return f"approx({self.expected!r})"
 
     def _same(self, actual: Any, expected: Any) -> bool:
+        actual, expected = _plain(actual), _plain(expected)
         if isinstance(expected, dict):
             return (
                 isinstance(actual, dict)
                 and actual.keys() == expected.keys()
                 and all(self._same(actual[key], value) for key, value in expected.items())
             )
-        if isinstance(expected, list | tuple):
+        if isinstance(expected, _SEQUENCES):
             return (
-                isinstance(actual, list | tuple)
+                isinstance(actual, _SEQUENCES)
                 and len(actual) == len(expected)
                 and all(map(self._same, actual, expected))
             )
+        if type(expected).__module__ in _EXACT and not isinstance(actual, bool):
+            return self._near(actual, expected)
         if isinstance(expected, bool) or not isinstance(expected, int | float | complex):
             return bool(actual == expected)
         if isinstance(actual, bool) or not isinstance(actual, int | float | complex):
-            return type(actual).__module__ in ("decimal", "fractions") and abs(actual - expected) <= self._bound(
-                expected
+            return (
+                type(actual).__module__ in _EXACT and not isinstance(expected, complex) and self._near(actual, expected)
             )
         if actual == expected:
             return True
@@ -107,11 +133,30 @@ class Approx:
             return False
         return bool(abs(actual - expected) <= self._bound(expected))
 
+    def _near(self, actual: Any, expected: Any) -> bool:
+        """Of numbers of which one is no float: compared as the fractions that they are, where they are finite."""
+        if not isinstance(actual, int | float) and type(actual).__module__ not in _EXACT:
+            return False
+        try:
+            one, other = fractions.Fraction(actual), fractions.Fraction(expected)
+        except (ValueError, OverflowError):  # not a number, or infinite
+            return bool(actual == expected)
+        return abs(one - other) <= self._bound(other)
+
     def _bound(self, expected: Any) -> float:
         absolute = 1e-12 if self.abs is None else self.abs
         if self.rel is None and self.abs is not None:
             return absolute
         return float(max(absolute, (1e-6 if self.rel is None else self.rel) * abs(expected)))
+
+
+_SEQUENCES = (list, tuple, array.array, collections.deque)
+_EXACT = ("decimal", "fractions")
+
+
+def _plain(value: Any) -> Any:
+    """Of an array or number of numpy's what it is in Python."""
+    return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
 def approx(expected: Any, rel: float | None = None, abs: float | None = None, nan_ok: bool = False) -> Approx:
