@@ -257,12 +257,8 @@ def test_setup_and_marks_of_unittest(engine: SyncEngine) -> None:
         ("def test_a():\n    for n in (1, 5): assert f(n) == n\n    yield", "generator"),
         ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        yield f(1)\n        assert 0", "generator"),
         ("import asyncio\ndef test_a():\n    yield f(1)\ndef test_b(): assert f(1) == 1", "generator"),
-
-
         ("import pytest\n@pytest.mark.skipif('1 > 0')\ndef test_a(): assert f(1) == 1\ndef test_b(): assert f(1) == 1", "condition"),
-
         ("def pytest_generate_tests(metafunc): pass\ndef test_a(): assert f(1) == 1", "pytest_generate_tests"),
-
         ("import pytest\n@pytest.mark.usefixtures('caplog')\ndef test_a(): assert f(1) == 1", "caplog"),
         ("import pytest\n@pytest.fixture\ndef n(monkeypatch): return 1\ndef test_a(n): assert f(n) == n", "monkeypatch"),
         ("def test_a(nosuch): assert f(1) == 1\ndef test_b(): assert f(lambda: 1)", "nosuch"),

@@ -42,8 +42,9 @@ def _unknown_use(tree: ast.Module) -> str:
             function
         ):
             for node in ast.walk(function):
-                used = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "request"
-                if used and node.attr not in _OF_REQUEST:
+                if not isinstance(node, ast.Attribute) or getattr(node.value, "id", "") != "request":
+                    continue
+                if node.attr not in _OF_REQUEST:
                     return f"{function.name} uses request.{node.attr}, which is not known here"
         for mark in function.decorator_list:
             if "fixture" in ast.unparse(mark):
