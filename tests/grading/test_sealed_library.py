@@ -24,10 +24,12 @@ SAME = [
     ("from ipaddress import *", "[ip_address('1.2.3.4'), ip_network('10.0.0.0/8'), ip_interface('10.0.0.1/8'), ip_address('::1'), ip_network('ff::/16'), ip_interface('ff::1/8')]", "f()[0] in ip_network('1.0.0.0/8') and f()[1].num_addresses == 1 << 24"),
     ("from array import array", "array('d', [1.5, 2])", "f().typecode == 'd' and list(f()) == [1.5, 2.0] and sum(f()) == 3.5"),
     ("from types import MappingProxyType as M", "M({'a': [1]})", "f() == {'a': [1]} and f()['a'] == [1] and isinstance(f(), M)"),
-    ("from types import SimpleNamespace as N", "N(a=1, b=N(c=[2]))", "f().b.c == [2] and f().a == 1 and isinstance(f(), N) and not hasattr(f(), 'x') and f() != N(a=1) and f() != {'a': 1}"),
-    ("from collections import *", "UserDict(a=1)", "f() == {'a': 1} and f()['a'] == 1 and list(f()) == ['a'] and 'a' in f() and len(f()) == 1 and dict(f()) == {'a': 1} and f() != {'a': 2}"),
+    ("from types import SimpleNamespace as N", "N(a=1, b=N(c=[2]))", "f().b.c == [2] and f().a == 1 and isinstance(f(), N) and not hasattr(f(), 'x') and f() != N(a=1) and f() != {'a': 1} and vars(f())['a'] == 1"),
+    ("from collections import *", "UserDict(a=1)", "f() == {'a': 1} and f()['a'] == 1 and list(f()) == ['a'] and 'a' in f() and len(f()) == 1 and dict(f()) == {'a': 1} and f() == OrderedDict(a=1) and f() != {'a': 2}"),
     ("from collections import *", "UserList([1, 2])", "f() == [1, 2] and f()[1] == 2 and [x for x in f()] == [1, 2] and f() != [1]"),
     ("from collections import *", "ChainMap({'a': 1}, {'a': 2, 'b': 3})", "f() == {'a': 1, 'b': 3} and f()['b'] == 3 and f().get('c') is None"),
+    ("from collections import UserString", "UserString('abc')", "f() == 'abc' and f().upper() == 'ABC' and f()[0] == 'a' and f() != 'x' and {f(): 1}['abc'] == 1"),
+    ("from argparse import Namespace", "Namespace(a=1)", "f().a == 1 and isinstance(f(), Namespace) and vars(f()) == {'a': 1} and f() != Namespace(a=2)"),
     ("", "memoryview(b'abc')", "f() == b'abc' and bytes(f()) == b'abc' and f().tobytes() == b'abc' and f()[0] == 97"),
     ("", "memoryview(bytearray(b'abc'))[1:]", "f() == b'bc' and back(f()) == b'bc'"),
     ("", "[list[int], dict[str, tuple[int, ...]], int | None, list[int | str]]", "f()[0].__args__ == (int,) and f()[2] == int | None"),
@@ -43,7 +45,14 @@ def test_values_of_library_types_come_and_go_as_they_are(engine: SyncEngine, row
     imports, value, more = SAME[row]
     program = f"{imports}\ndef f(): return {value}\ndef same(x): return x == {value}\ndef back(x): return x\n"
     passes(engine, program, f"{imports}\nassert f() == {value}\nassert {value} == f()\nassert {more}")
-    if "UserList" not in value and "UserDict" not in value and "ChainMap" not in value and "N(a" not in value:
+    if (
+        "UserList" not in value
+        and "UserDict" not in value
+        and "ChainMap" not in value
+        and "Namespace(a" not in value
+        and "UserS" not in value
+        and "N(a" not in value
+    ):
         readonly = value.replace("memoryview(bytearray(b'abc'))[1:]", "memoryview(b'bc')")
         passes(engine, program, f"{imports}\nassert same({readonly}) is True\nassert back({readonly}) == {value}")
 
@@ -67,14 +76,16 @@ WRONG = [
     ("from array import array\ndef f(): return array('i', [1])", "from array import array\nassert f() == array('i', [2])"),
     ("def f(): return memoryview(b'a')", "assert f() == b'b'"),
     ("from http import HTTPStatus\ndef f(): return HTTPStatus.OK", "from http import HTTPStatus\nassert f() is HTTPStatus.NOT_FOUND"),
+    ("class A:\n    _version, n = 4, 0\n    @property\n    def _ip(s): s.n += 1; return s.n\na = A()\ndef f(): return a", "import ipaddress\nassert any(ipaddress.ip_address(n) == f() for n in (1, 2, 3))"),
+    ("class A:\n    _version, _ip = 4, 1\ndef f(): return A()", "import ipaddress\nassert f() in ipaddress.ip_network('0.0.0.0/8')"),
     ("def f(): return list[int]", "assert f() == list[str]"),
     ("import re\ndef f(): return re.match('a', 'a')", "import re\nassert f() == re.match('a', 'a')"),  # as beside
 ]  # fmt: skip
 # Where only the library's own operator could say whether two are equal.
 OPEN = [
-    ("import argparse\ndef f(): return argparse.Namespace(a=1)", "import argparse\nassert f() == argparse.Namespace(a=1)", "argparse:Namespace"),
-    ("import argparse\nclass L(argparse.Namespace):\n    def __eq__(s, o): return True\n    def __ne__(s, o): return False\nL.__module__, L.__qualname__ = 'argparse', 'Namespace'\nargparse.Namespace = L\ndef f(): return L(a=2)", "import argparse\nassert f() == argparse.Namespace(a=1)", "argparse:Namespace"),
-    ("import argparse\ndef f(): return [argparse.Namespace(a=1)]", "import argparse\nassert [argparse.Namespace(a=1)] == f()", "argparse:Namespace"),
+    ("import typing\ndef f(): return typing.List[int]", "import typing\nassert f() == typing.List[int]", "typing:_GenericAlias"),
+    ("from email.headerregistry import Address as A\ndef f(): return [A('x', 'y', 'z')]", "from email.headerregistry import Address as A\nassert [A('x', 'y', 'z')] == f()", "registry:Address"),
+    ("import email.headerregistry as h\nclass L:\n    def __eq__(s, o): return True\n    def __ne__(s, o): return False\nL.__module__, L.__qualname__ = 'email.headerregistry', 'Address'\nh.Address = L\ndef f(): return L()", "from email.headerregistry import Address as A\nassert f() == A('x', 'y', 'z')", "registry:Address"),
     ("from pathlib import Path\ndef f(): return Path('/etc')", "import os\nassert os.path.exists(f())", "opens files"),
 ]  # fmt: skip
 # A program that says of its objects that they are a library's: where data is due it is wrong all the same.
@@ -88,6 +99,13 @@ L.__module__, L.__qualname__, L.__name__ = {module!r}, {name!r}, {name!r}
 {module}.{name} = L
 def f(): return L()
 """
+
+
+def test_objects_of_some_library_classes_are_shown_as_such(engine: SyncEngine) -> None:
+    program = "import argparse, re, io, functools\ndef f(): return [argparse.Namespace(a=1), re.match('a', 'a'), io.StringIO('t'), functools.partial(max, 1)]\n"
+    tests = "import argparse, re, io, functools\nn, m, s, p = f()\nassert isinstance(n, argparse.Namespace) and n.a == 1 and isinstance(m, re.Match) and m.group() == 'a'\nassert isinstance(s, io.StringIO) and s.getvalue() == 't' and isinstance(p, functools.partial) and p(3) == 3"
+    passes(engine, program, tests)
+    assert run(engine, "def f(): return [1, 2, 3, 4]", tests).reward == 0.0
 
 
 @pytest.mark.parametrize("row", range(len(WRONG)))
@@ -115,7 +133,8 @@ def test_objects_of_a_library_that_are_not_copied_leave_a_comparison_open(engine
         ("collections", "UserDict", "collections.UserDict(a=1)"),
         ("types", "SimpleNamespace", "types.SimpleNamespace(a=1)"),
         ("re", "Pattern", "re.compile('a')"),
-        ("argparse", "Namespace", "4"),
+        ("argparse", "Namespace", "argparse.Namespace(a=1)"),
+        ("typing", "TypeVar", "4"),
     ],
 )
 def test_no_program_leaves_a_comparison_with_data_open_by_a_librarys_name(
@@ -127,8 +146,8 @@ def test_no_program_leaves_a_comparison_with_data_open_by_a_librarys_name(
 
 def test_objects_of_a_library_do_not_leave_other_tests_open(engine: SyncEngine) -> None:
     """The test that is open beside one that fails counts as failed."""
-    program = "import argparse\ndef f(): return argparse.Namespace(a=1)\ndef g(): return 1\n"
-    tests = "import argparse\ndef test_a(): assert f() == argparse.Namespace(a=1)\ndef test_b(): assert g() == 2\n"
+    program = "import typing\ndef f(): return typing.List[int]\ndef g(): return 1\n"
+    tests = "import typing\ndef test_a(): assert f() == typing.List[int]\ndef test_b(): assert g() == 2\n"
     found = run(engine, program, tests)
     assert found.reward == 0.0
     assert run(engine, program, tests, policy="all_or_nothing").reward == 0.0

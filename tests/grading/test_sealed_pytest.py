@@ -18,6 +18,7 @@ class Failure(ValueError): pass
 def f(x): return x
 def fail(x): raise Failure(f"bad {x}")
 def say(*words): print(*words)
+def binary(data): sys.stdout.buffer.write(data)
 def warn(*words): print(*words, file=sys.stderr)
 def loud(n): print("x" * n)
 def raw(text):
@@ -83,7 +84,7 @@ FILES = {
         BROKEN,
     ),
     "capsys": (
-        "def test_a(capsys):\n    say('a', 1)\n    assert capsys.readouterr().out == 'a 1\\n'\n    warn('b')\n    out, err = capsys.readouterr()\n    assert (out, err) == ('', 'b\\n')\n    with capsys.disabled(): say('unseen')\n    print('own')\n    assert capsys.readouterr() == ('own\\n', '')\ndef test_b(capsys):\n    assert list(some()) == [1]\n    assert capsys.readouterr().out.splitlines() == ['first', 'second']\ndef test_c(capsys):\n    loud(200_000)\n    assert len(capsys.readouterr().out) == 200_001",
+        "def test_a(capsys):\n    say('a', 1)\n    assert capsys.readouterr().out == 'a 1\\n'\n    warn('b')\n    out, err = capsys.readouterr()\n    assert (out, err) == ('', 'b\\n')\n    with capsys.disabled(): say('unseen')\n    print('own')\n    assert capsys.readouterr() == ('own\\n', '')\n    binary(b'bin')\n    assert capsys.readouterr().out == 'bin'\ndef test_b(capsys):\n    assert list(some()) == [1]\n    assert capsys.readouterr().out.splitlines() == ['first', 'second']\ndef test_c(capsys):\n    loud(200_000)\n    assert len(capsys.readouterr().out) == 200_001",
         ["test_a", "test_b", "test_c"],
         ("print(*words)", "print(*words[:1])"),
     ),
@@ -131,6 +132,9 @@ def test_more_of_pytest_is_known(engine: SyncEngine, name: str, beside: bool) ->
         ("def test_a(request): assert request.node.name and f(1) == 1", "request.node"),
         ("@pytest.fixture\ndef n(request): return request.config.rootdir\ndef test_a(n): assert f(1) == 1", "request.config"),
         ("@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.skip)])\ndef n(request): return request.param\ndef test_a(n): assert f(n) == n", "marks"),
+        ("with pytest.raises(ValueError) as e: fail(1)\nassert e.getrepr()", "getrepr"),
+        ("with pytest.raises(ValueError, check=bool): fail(1)", "check"),
+        ("import unittest\nclass T(unittest.TestCase):\n    @pytest.fixture(autouse=True)\n    def take(self, capsys): self.capsys = capsys\n    def test_a(self): assert self.capsys", "take"),
         ("def test_a(capsysbinary): assert f(1) == 1", "capsysbinary"),
         ("def test_a(tmpdir): assert f(1) == 1", "tmpdir"),
     ],
@@ -145,8 +149,7 @@ def test_more_of_pytest_that_is_not_known_is_said(engine: SyncEngine, tests: str
 @pytest.mark.parametrize(
     ("tests", "said"),
     [
-        ("with pytest.raises(ValueError) as e: fail(1)\nassert e.getrepr()", "getrepr"),
-        ("with pytest.raises(ValueError, check=bool): fail(1)", "check"),
+        ("e = pytest.raises(ValueError, fail, 1)\nassert e.getrepr()", "getrepr"),
         ("@pytest.fixture(params=[1])\ndef n(request): return request.param\ndef test_a(request): assert f(request.getfixturevalue('n')) == 1", "'n' has params"),
         ("@pytest.fixture\ndef n(n): return n\ndef test_a(n): assert f(n) == 1", "asks for itself"),
     ],

@@ -32,7 +32,7 @@ def unknown_fixture(tree: ast.Module) -> str:
         for wanted in _asked(function, bound):
             if wanted in BUILT_IN - given or not ({wanted, "*"} & given or _gives(function) or _gives_all(tree)):
                 return f"{name} asks for the fixture {wanted!r}, which is not known here"
-    return _unknown_use(tree)
+    return _unknown_use(tree) or _fixture_of_a_case(tree)
 
 
 def _unknown_use(tree: ast.Module) -> str:
@@ -51,6 +51,15 @@ def _unknown_use(tree: ast.Module) -> str:
                 for word in mark.keywords if isinstance(mark, ast.Call) else ():
                     if word.arg == "params" and "marks=" in ast.unparse(word.value):
                         return f"the fixture {function.name!r} has params with marks of their own, which are not known here"
+    return ""
+
+
+def _fixture_of_a_case(tree: ast.Module) -> str:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases):
+            for part in node.body:
+                if isinstance(part, _Function) and any("pytest.fixture" in ast.unparse(m) for m in part.decorator_list):
+                    return f"the unittest class {node.name} has the fixture {part.name!r} of pytest, which is not known here"
     return ""
 
 

@@ -13,12 +13,28 @@ from typing import Any, NamedTuple
 CaptureResult = collections.namedtuple("CaptureResult", ("out", "err"))
 
 
+class _Text(io.TextIOWrapper):
+    """A text stream in memory, with a ``buffer`` as the real one has."""
+
+    def __init__(self) -> None:
+        self.data = io.BytesIO()
+        super().__init__(self.data, "utf-8", "surrogatepass", newline="", write_through=True)
+
+    def taken(self) -> str:
+        """What was written since this was last asked."""
+        self.flush()
+        text = self.data.getvalue().decode("utf-8", "replace")
+        self.data.seek(0)
+        self.data.truncate()
+        return text
+
+
 class Capture:
     """What is written to ``sys.stdout`` and ``sys.stderr`` from now on."""
 
     def __init__(self) -> None:
         self.before = (sys.stdout, sys.stderr)
-        self.now = (io.StringIO(), io.StringIO())
+        self.now = (_Text(), _Text())
         self.resume()
 
     def resume(self) -> None:
@@ -31,11 +47,7 @@ class Capture:
 
     def readouterr(self) -> Any:
         """``out`` and ``err`` since this was last asked."""
-        texts = [stream.getvalue() for stream in self.now]
-        for stream in self.now:
-            stream.seek(0)
-            stream.truncate()
-        return CaptureResult(*texts)
+        return CaptureResult(*(stream.taken() for stream in self.now))
 
     @contextlib.contextmanager
     def disabled(self) -> Iterator[None]:

@@ -1,38 +1,55 @@
 """Objects of library classes that hold data and can change: they stay where they are, and what they hold is looked at here.
 
-A ``UserDict``, ``UserList``, ``ChainMap`` or ``SimpleNamespace`` of the program's is a stand-in like any other; but what
+A ``UserDict``, ``UserList``, ``UserString``, ``ChainMap``, ``SimpleNamespace`` or ``argparse.Namespace`` of the program's is a stand-in like any other; but what
 compares it, or reads it, asks the program only for the data that it holds. So no answer about it is the program's word.
 """
 
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from typing import Any
 
+from .copies import module_of
+
 KINDS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (collections.UserDict, collections.UserList, collections.ChainMap, types.SimpleNamespace)
+    for kind in (
+        collections.UserDict,
+        collections.UserList,
+        collections.UserString,
+        collections.ChainMap,
+        types.SimpleNamespace,
+    )
 }
 # What the program's side sends of one.
 HELD: dict[str, Any] = {
     "UserDict": lambda value: dict(value.data),
     "UserList": lambda value: list(value.data),
     "ChainMap": dict,
+    "UserString": lambda value: str(value.data),
     "SimpleNamespace": lambda value: dict(vars(value)),
+    "Namespace": lambda value: dict(vars(value)),
 }
 _READ = {
     "UserDict": "__len__ __iter__ __contains__ __getitem__ keys values items get",
     "ChainMap": "__len__ __iter__ __contains__ __getitem__ keys values items get",
     "UserList": "__len__ __iter__ __contains__ __getitem__ count index",
-    "SimpleNamespace": "",
+    "UserString": " ".join(name for name in dir(str) if name[0] != "_") + " __len__ __iter__ __contains__ __getitem__",
 }
 
 
 def of_class(kind: type) -> str:
     """The name in ``KINDS`` of exactly this class; "" for any other."""
     name = type.__dict__["__name__"].__get__(kind)
-    return name if KINDS.get(name) is kind else ""
+    return name if KINDS.get(name) is kind or (name == "Namespace" and kind is _namespace()) else ""
+
+
+def _namespace() -> Any:
+    """``argparse.Namespace``; None where nobody here has loaded the module."""
+    found = sys.modules.get("argparse")
+    return getattr(found, "Namespace", None) if type(found) is types.ModuleType else None
 
 
 def is_looked_into(kind: type) -> bool:
@@ -42,8 +59,9 @@ def is_looked_into(kind: type) -> bool:
 
 def methods(which: str) -> dict[str, Any]:
     """What the stand-ins' class for such objects has."""
-    kind = KINDS[which]
-    data: Any = list if which == "UserList" else dict
+    kind: Any = KINDS[which] if which in KINDS else module_of("argparse").Namespace
+    data: Any = {"UserList": list, "UserString": str}.get(which, dict)
+    has_names = which in ("SimpleNamespace", "Namespace")
 
     def held(value: Any) -> Any:
         """What the other side of a comparison holds, where it may be equal; else None."""
@@ -52,9 +70,9 @@ def methods(which: str) -> dict[str, Any]:
             if theirs is kind or (issubclass(kind, _MAPPING) and issubclass(theirs, _MAPPING)):
                 return type(value).__link__.content(value)
             return None
-        if type(value) is data and which != "SimpleNamespace":
-            return value
-        if of_class(type(value)) == which or (which != "SimpleNamespace" and type(value) in (*_MAPPING, *_LIST)):
+        if not has_names and type(value) in (_DICTS if data is dict else (data,)):
+            return data(value)
+        if of_class(type(value)) == which or (which in ("UserDict", "ChainMap") and type(value) in _MAPPING):
             found = HELD[of_class(type(value))](value)
             return found if type(found) is data else None
         return None
@@ -69,20 +87,44 @@ def methods(which: str) -> dict[str, Any]:
             type(self).__link__.compared("__eq__", self, other, same)
         return same
 
+    def text_hash(self: Any) -> int:
+        return hash(type(self).__link__.content(self))
+
     def reads(name: str) -> Any:
         return lambda self, *args: getattr(data, name)(type(self).__link__.content(self), *args)
 
-    found = {name: reads(name) for name in _READ[which].split()}
-    if which == "SimpleNamespace":
+    found = {name: reads(name) for name in _READ.get(which, "").split()}
+    if has_names:
 
         def attribute(self: Any, name: str) -> Any:
+            if name == "__dict__":
+                return type(self).__link__.content(self)
             if name[:2] != "__" and name in (content := type(self).__link__.content(self)):
                 return content[name]
             raise AttributeError(f"{which!r} object has no attribute {name!r}")
 
         found["__getattr__"] = attribute
     found |= {"__data__": data, "__held__": kind, "__class__": property(lambda self: kind)}
-    return found | {"__eq__": equal, "__ne__": lambda self, other: not equal(self, other), "__hash__": None}
+    return found | {
+        "__eq__": equal,
+        "__ne__": lambda self, other: not equal(self, other),
+        "__hash__": text_hash if data is str else None,
+    }
 
 
-_MAPPING, _LIST = (collections.UserDict, collections.ChainMap), (collections.UserList,)
+def real_class(library: Any) -> Any:
+    """The class that a library's object is shown as to ``isinstance``; None: it is shown as no more than a stand-in.
+
+    Only classes whose objects are equal to nothing else, and only where the tests have loaded the module.
+    """
+    if library not in _SHOWN:
+        return None
+    module, _, name = str(library).partition(":")
+    found = sys.modules.get(module)
+    return getattr(found, name, None) if type(found) is types.ModuleType else None
+
+
+_SHOWN = frozenset("re:Match _io:StringIO _io:BytesIO functools:partial queue:Queue random:Random "
+                   "logging:Logger string:Template".split())  # fmt: skip
+_DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict, types.MappingProxyType)
+_MAPPING = (collections.UserDict, collections.ChainMap)

@@ -130,6 +130,7 @@ def tests(wanted: dict[str, Any], fd: int) -> None:
     """Run named tests in the program's own process, and report each."""
     # The first record is ours: no code of the program has run yet.
     lacks = reading.lacks(wanted["tests"], (wanted["module"], wanted["test_module"]), testkit.KNOWN)
+    lacks = lacks or testkit.unknown_uses(wanted["tests"])
     emit(fd, ("lacks" if lacks else "starts", lacks))
     module = load(wanted["file"], wanted["module"])
     if wanted["appended"]:
@@ -195,6 +196,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         return
     if error is not None:
         return
+    lacks = list(filter(None, [testkit.unknown_uses(wanted["tests"])]))
     testkit.install_lazily()
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
@@ -202,7 +204,6 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
-    lacks: list[str] = []
     own = (wanted["module"], wanted["test_module"])
     report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
     report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS, Said
-from .contents import is_looked_into
+from .contents import is_looked_into, real_class
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .sealing import Broken, Pipe, Reader, Writer
@@ -377,6 +377,8 @@ class Link:
             )
             space = {method: METHODS[method] for method in special if method in METHODS}
             space["__library__"] = library if type(library) is str else ""
+            if (real := real_class(space["__library__"])) is not None:
+                space["__class__"] = property(lambda of: real)
             made = StandinType(name, parents, {"__slots__": (), **space, **data_methods(data, name)}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 

@@ -11,6 +11,7 @@ classes made here below the same built-in class.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -142,6 +143,8 @@ class Standin(metaclass=StandinType):
     def __getattr__(self, name: str) -> Any:
         if name[:2] == "__" == name[-2:] and name[2:-2] not in _RELAYED:
             raise AttributeError(name)  # the interpreter and libraries look for many: __mro_entries__, __bases__
+        if sys._getframe(1).f_globals.get("__name__") == "ipaddress":
+            raise AttributeError(name)  # its operators take anything for an address that has what an address has
         return type(self).__link__.ask("get", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -353,7 +356,7 @@ _DATA = {kind.__name__: kind for kind in (str, int, float, bytes, list, dict, se
 
 def data_methods(data: str, name: str) -> dict[str, Any]:
     """What a class has that is made from a kind of data: it compares as that data, which is done here."""
-    if data in contents.KINDS:
+    if data in contents.HELD:
         return contents.methods(data)
     kind: Any = _DATA.get(data) or _KINDS.get(name)
     found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}

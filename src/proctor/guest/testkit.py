@@ -18,6 +18,7 @@ import types
 from typing import Any
 
 from .fixtures import Fault
+from .reading import inside, is_missing, kind_of, parsed
 
 
 class Skipped(BaseException):
@@ -75,11 +76,36 @@ class RaisesContext:
         raise Unknown(f"{name!r} of what pytest.raises gives is not known here; give the package pytest to the image")
 
 
-def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
+_OF_INFO = frozenset("value type tb match typename errisinstance exconly".split())
+
+
+def unknown_uses(source: str) -> str:
+    """What a source asks of ``pytest.raises`` that is not here; "" where all is."""
+    tree = parsed(source) if "raises" in source and is_missing("pytest") else None
+    infos = set()
+    for node in inside(tree):
+        if kind_of(node) == "Call" and _is_raises(node.func) and len(node.args) < 2:
+            for word in node.keywords:
+                if word.arg not in ("match", "expected_exception"):
+                    return f"{word.arg!r} of pytest.raises is not known here; give the package pytest to the image"
+        if kind_of(node) == "withitem" and kind_of(node.context_expr) == "Call" and _is_raises(node.context_expr.func):
+            infos.add(getattr(node.optional_vars, "id", ""))
+    for node in inside(tree):
+        named = getattr(getattr(node, "value", None), "id", "") if kind_of(node) == "Attribute" else ""
+        if named and named in infos and node.attr not in _OF_INFO:
+            return f"{node.attr!r} of what pytest.raises gives is not known here; give the package pytest to the image"
+    return ""
+
+
+def _is_raises(node: Any) -> bool:
+    return getattr(node, "id", getattr(node, "attr", "")) == "raises"
+
+
+def raises(expected_exception: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
     """A context, or with a callable the call itself."""
     if not args and keywords:
         raise Unknown(f"{min(keywords)!r} of pytest.raises is not known here; give the package pytest to the image")
-    context = RaisesContext(expected, match)
+    context = RaisesContext(expected_exception, match)
     if not args:
         return context
     with context:
