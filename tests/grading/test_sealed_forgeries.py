@@ -330,7 +330,7 @@ def to(x):
         if hasattr(server, "packed") and hasattr(server, "fresh"): break
         frame = frame.f_back
     old = server.foreign
-    server.foreign = lambda v: ("datetime", "2020-01-01T00:00:00+00:00") if type(v) is M else old(v)
+    server.foreign = lambda v: ("moment", ("datetime", "2020-01-01T00:00:00+00:00", 0, None)) if type(v) is M else old(v)
     return M()
 def whole(x): return enumerate
 """
@@ -339,8 +339,8 @@ def whole(x): return enumerate
 def test_what_tests_make_themselves_runs_beside_the_program(engine: SyncEngine) -> None:
     program = "def same(x): return x\n"
     for tests in (
-        "assert same(list[int]) == list[int]",
-        "from datetime import datetime, timezone\nx = datetime(2020, 1, 1, tzinfo=timezone.utc)\nassert same(x) == x",
+        "from contextlib import nullcontext\nassert same(nullcontext(3)).enter_result == 3",
+        "import datetime as d\nclass Z(d.tzinfo):\n    def utcoffset(s, t): return d.timedelta(0)\nx = d.datetime(2020, 1, 1, tzinfo=Z())\nassert same(x) == x",
         "import io\nassert same(io.StringIO('a')).read() == 'a'",
     ):
         found = run(engine, program, tests)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-KNOWN = frozenset(("tmp_path",))
+KNOWN = frozenset(("tmp_path", "tmp_path_factory", "capsys", "capfd", "request"))
+_OF_REQUEST = frozenset(["param", "getfixturevalue", "addfinalizer", "fixturename", "function", "cls", "instance"])
 
 
 def unknown_fixture(tree: ast.Module) -> str:
@@ -22,13 +23,61 @@ def unknown_fixture(tree: ast.Module) -> str:
             known |= {node.name, *_texts(node.decorator_list)}
         elif isinstance(node, ast.Assign) and "fixture" in ast.unparse(node.value):
             known |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    everywhere = {word for node in ast.walk(tree) if isinstance(node, _Function) for word in _texts(_rows(node))}
     for name, function, bound in _tests(tree):
         rows = [mark for mark in function.decorator_list if "usefixtures" not in ast.unparse(mark)]
         given = known | set(_texts(rows)) | set(_texts(_marks(tree)))
+        if not function.name.startswith("test"):
+            given |= everywhere
         for wanted in _asked(function, bound):
             if wanted in BUILT_IN - given or not ({wanted, "*"} & given or _gives(function) or _gives_all(tree)):
                 return f"{name} asks for the fixture {wanted!r}, which is not known here"
+    return _unknown_use(tree) or _fixture_of_a_case(tree)
+
+
+def _unknown_use(tree: ast.Module) -> str:
+    """What a fixture of pytest's own is used for that it is not known here."""
+    for function in (node for node in ast.walk(tree) if isinstance(node, _Function)):
+        if any(arg.arg == "request" for arg in (*function.args.args, *function.args.kwonlyargs)) and _is_asking(
+            function
+        ):
+            for node in ast.walk(function):
+                if not isinstance(node, ast.Attribute) or getattr(node.value, "id", "") != "request":
+                    continue
+                if node.attr not in _OF_REQUEST:
+                    return f"{function.name} uses request.{node.attr}, which is not known here"
+        for mark in function.decorator_list:
+            if "fixture" in ast.unparse(mark):
+                for word in mark.keywords if isinstance(mark, ast.Call) else ():
+                    if word.arg == "params" and "marks=" in ast.unparse(word.value):
+                        return f"the fixture {function.name!r} has params with marks of their own, which are not known here"
     return ""
+
+
+def _fixture_of_a_case(tree: ast.Module) -> str:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases):
+            for part in node.body:
+                if isinstance(part, _Function) and any("pytest.fixture" in ast.unparse(m) for m in part.decorator_list):
+                    return f"the unittest class {node.name} has the fixture {part.name!r} of pytest, which is not known here"
+    return ""
+
+
+def varies_all(tree: ast.Module) -> bool:
+    """A fixture that every test is made with has params: no test is run under its plain name."""
+    marks = [mark for node in ast.walk(tree) if isinstance(node, _Function) for mark in node.decorator_list]
+    calls = [mark for mark in marks if isinstance(mark, ast.Call) and "fixture" in ast.unparse(mark.func)]
+    return any({"params", "autouse"} <= {word.arg for word in call.keywords} for call in calls)
+
+
+def _rows(function: _Function) -> list[ast.expr]:
+    """Where a test's parametrizations name what they give; fixtures that ask for it get it too."""
+    marks = [
+        mark for mark in function.decorator_list if isinstance(mark, ast.Call) and "parametrize" in ast.unparse(mark)
+    ]
+    return [
+        part for mark in marks for part in (*mark.args[:1], *(w.value for w in mark.keywords if w.arg == "argnames"))
+    ]
 
 
 _WORDS = """cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace monkeypatch pytestconfig pytester

@@ -18,7 +18,7 @@ from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.verdict import Verdict
 from proctor.grading import pysource
 from proctor.grading.checkers import AnyChecker, Checker, CheckerError, check, excerpt
-from proctor.grading.fixtures import unknown_fixture
+from proctor.grading.fixtures import unknown_fixture, varies_all
 from proctor.grading.grades import CaseGrade
 from proctor.grading.problem import TestCase
 from proctor.grading.values import Tolerance, same_truth, same_value
@@ -181,7 +181,8 @@ def judge_report(
         return tuple(ended(outcome, end, len(names), name) for name in names)
     messages = report.messages
     # Without a message: what skipped it is a decorator. A test that skips itself says so.
-    tests = {n: good for n, good in report.tests.items() if good or n not in named.skipped or messages.get(n)}
+    skipped = {n for n in report.tests if n.partition("[")[0] in named.skipped and not messages.get(n)}
+    tests = {n: good for n, good in report.tests.items() if good or n not in skipped}
     if (len(tests) > 1 or named.every) and tests.get(TOP_LEVEL):
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
         if not tests and not named.wanted:
@@ -252,7 +253,7 @@ def named_tests(source: str) -> Named:
     skipped: set[str] = set()
     every: list[str] = []
     faults: list[str] = []
-    safe = _safe_names(tree)
+    safe, texts, varies = _safe_names(tree), _constants(tree), varies_all(tree)
     rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
 
@@ -273,15 +274,37 @@ def named_tests(source: str) -> Named:
                 every.append(name)
                 if _is_generator(node):
                     faults.append(f"{name} is a generator: nothing in it would be run")
-                if any("skip" in ast.unparse(mark) for mark in marks):
-                    if all(_names(mark) <= safe for mark in marks if "skip" in ast.unparse(mark)):
+                if skipping := [part for mark in marks for part in _skipping(mark, texts)]:
+                    if all(_names(part) <= safe for part in skipping):
                         skipped.add(name)
-                elif not marks and (sure or (before == "" and node.name.startswith("test_") and _is_plain(node))):
+                elif not marks and (
+                    sure or (before == "" and not varies and node.name.startswith("test_") and _is_plain(node))
+                ):
                     wanted.append(name)
 
     look(tree.body, "", [], False)
     faults += filter(None, [unknown_fixture(tree)])
     return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """What the top level assigns to names, as text."""
+    return {
+        target.id: ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _skipping(mark: ast.expr, texts: dict[str, str]) -> list[ast.expr]:
+    """What of a mark may skip: all of it, or the marks of a parametrization's rows; also by another name."""
+    if isinstance(mark, ast.Call) and "parametrize" in ast.unparse(mark.func):
+        words = [node for node in ast.walk(mark) if isinstance(node, ast.keyword) and node.arg == "marks"]
+        return [part for word in words for part in _skipping(word.value, texts)]
+    said = [ast.unparse(mark), *(texts.get(name, "") for name in _names(mark))]
+    return [mark] if any("skip" in text for text in said) else []
 
 
 def _is_generator(function: ast.AST) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from .capturing import Capture, CaptureDescriptors
 
 _PYTEST = (f"{__package__}.testkit", "_pytest.mark.structures")
 
@@ -43,33 +45,66 @@ def _holds(mark: Any) -> bool:
     return bool(condition)
 
 
-def rows_of(*places: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Label and arguments of each row of the parametrizations; one without any where there is none."""
-    rows: list[tuple[str, dict[str, Any]]] = [("", {})]
+class Row(NamedTuple):
+    """One run of a test.
+
+    Attributes:
+        label: numbers of its rows, joined; "" where there are no rows.
+        given: arguments.
+        params: by fixture, what its ``request.param`` is.
+        marks: of the row alone.
+    """
+
+    label: str = ""
+    given: dict[str, Any] = {}  # noqa: RUF012  # never changed
+    params: dict[str, Any] = {}  # noqa: RUF012
+    marks: tuple[Any, ...] = ()
+
+    def and_also(self, at: int, given: dict[str, Any], params: dict[str, Any], marks: Iterable[Any]) -> Row:
+        label = f"{self.label}-{at}" if self.label else str(at)
+        return Row(label, self.given | given, self.params | params, (*self.marks, *marks))
+
+
+ONE = Row()
+
+
+def rows_of(function: Any, fixtures: Fixtures, *places: Any) -> list[Row]:
+    """Each row of a test's parametrizations and of its fixtures' params; one without any where there is none."""
+    rows = [ONE]
     for mark in reversed(marks("parametrize", *places)):
-        if mark.kwargs.get("indirect"):
-            raise Fault("the tests have indirect parametrizations, which are not known here")
         names = mark.args[0] if mark.args else mark.kwargs["argnames"]
-        values = mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"]
+        values = list(mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"])
+        wanted = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
+        many = len(wanted) > 1 or isinstance(names, list | tuple)
+        indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
+        through = set(wanted) if indirect is True else set(indirect or ())
+        parsed = []
+        for value in values:
+            value, own = _unpacked(value, many)
+            parsed.append((dict(zip(wanted, value if many else (value,), strict=True)), own))
         rows = [
-            (f"{before}-{at}" if before else str(at), {**given, **added})
-            for before, given in rows
-            for at, added in enumerate(_rows(names, values))
+            row.and_also(
+                at,
+                {name: value for name, value in added.items() if name not in through},
+                {name: value for name, value in added.items() if name in through},
+                own,
+            )
+            for row in rows
+            for at, (added, own) in enumerate(parsed)
         ]
+    for name in fixtures.needed(function, *places):
+        params = fixtures.params(name)
+        if params is not None and not any(name in row.given or name in row.params for row in rows):
+            rows = [row.and_also(at, {}, {name: value}, ()) for row in rows for at, value in enumerate(params)]
     return rows
 
 
-def _rows(names: Any, values: Any) -> list[dict[str, Any]]:
-    wanted = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
-    many = len(wanted) > 1 or isinstance(names, list | tuple)
-    rows = []
-    for value in values:
-        if type(value).__name__ == "ParameterSet" and type(value).__module__ in _PYTEST:
-            if getattr(value, "marks", ()):
-                raise Fault("the tests have rows with marks of their own, which are not known here")
-            value = value.values if many else value.values[0]
-        rows.append(dict(zip(wanted, value if many else (value,), strict=True)))
-    return rows
+def _unpacked(value: Any, many: bool) -> tuple[Any, tuple[Any, ...]]:
+    """A row's value, or values, and its own marks."""
+    if type(value).__name__ != "ParameterSet" or type(value).__module__ not in _PYTEST:
+        return value, ()
+    own = value.marks if isinstance(value.marks, list | tuple) else (value.marks,)
+    return value.values if many else value.values[0], tuple(own)
 
 
 def fixture_of(value: Any) -> tuple[Any, dict[str, Any]] | None:
@@ -90,30 +125,66 @@ def fixture_of(value: Any) -> tuple[Any, dict[str, Any]] | None:
 class Fixtures:
     """The fixtures that a test can see: its class's, then the module's."""
 
-    def __init__(self, space: dict[str, Any], kind: Any = None, instance: Any = None) -> None:
-        self.instance = instance
+    def __init__(
+        self,
+        space: dict[str, Any],
+        kind: Any = None,
+        instance: Any = None,
+        row: Row = ONE,
+        function: Any = None,
+    ) -> None:
+        self.instance, self.row, self.function = instance, row, function
         self.known: dict[str, tuple[Any, dict[str, Any], bool]] = {}
         places = [space] + [vars(base) for base in reversed(kind.__mro__) if base is not object] if kind else [space]
         for place in places:
             for name, value in place.items():
                 if found := fixture_of(value):
                     self.known[found[1].get("name") or name] = (*found, place is not space)
-        self.made: dict[str, Any] = {}
+        self.made: dict[str, Any] = dict(row.given)  # also for fixtures that ask for it
+        self.making: list[str] = []
         self.ends: list[Callable[[], Any]] = []
+
+    def params(self, name: str) -> list[Any] | None:
+        """What a fixture is made with, one after the other; None: it is made once."""
+        _, options, _ = self.known.get(name, (None, {}, False))
+        if options.get("params") is None:
+            return None
+        found = []
+        for value in options["params"]:
+            value, own = _unpacked(value, False)
+            if own:
+                raise Fault(f"the fixture {name!r} has params with marks of their own, which are not known here")
+            found.append(value)
+        return found
+
+    def needed(self, function: Any, *places: Any) -> list[str]:
+        """Names of the file's fixtures that a test is made with: automatic, named by marks, asked for, and theirs."""
+        waiting = [name for name, (_, options, _) in self.known.items() if options.get("autouse")]
+        waiting += [name for mark in marks("usefixtures", *places) for name in mark.args]
+        waiting += asked_for(function)
+        found: dict[str, None] = {}
+        while waiting:
+            name = waiting.pop(0)
+            if name in self.known and name not in found:
+                found[name] = None
+                waiting += asked_for(self.known[name][0])
+        return list(found)
 
     def get(self, name: str) -> Any:
         """The fixture's value, made once for a test."""
         if name in self.made:
             return self.made[name]
-        if name == "tmp_path":
-            return self.made.setdefault(name, new_folder())
+        if name in self.making:
+            raise Fault(f"the fixture {name!r} asks for itself, or for another of its name, which is not known here")
         if name not in self.known:
-            raise Fault(f"the tests ask for the fixture {name!r}, which is not known here")
+            return self.made.setdefault(name, self.built_in(name))
         function, options, own = self.known[name]
-        if options.get("params") is not None:
-            raise Fault(f"the fixture {name!r} has params, which are not known here")
+        if options.get("params") is not None and name not in self.row.params:
+            raise Fault(f"the fixture {name!r} has params, and is asked for while a test runs: not known here")
         bound = (self.instance,) if own else ()
-        value = function(*bound, **self.arguments(function, {}, len(bound)))
+        self.making.append(name)
+        value = function(*bound, **self.arguments(function, {}, len(bound), name))
+        self.making.pop()
         if type(value) is types.GeneratorType:  # and no stand-in for one
             self.ends.append(lambda: next(value, None))
             self.made[name] = next(value)
@@ -123,18 +194,38 @@ class Fixtures:
             self.made[name] = value
         return self.made[name]
 
-    def arguments(self, function: Any, given: dict[str, Any], bound: int = 0) -> dict[str, Any]:
-        """What a function asks for: given values, then fixtures by name; ``bound``: arguments that it has already."""
-        code = getattr(function, "__code__", None)
-        if code is None:
+    def built_in(self, name: str) -> Any:
+        """What pytest itself gives by that name."""
+        if name == "tmp_path":
+            return new_folder()
+        if name == "tmp_path_factory":
+            return Folders()
+        if name in ("capsys", "capfd"):
+            capture = Capture() if name == "capsys" else CaptureDescriptors()
+            self.ends.append(capture.close)
+            return capture
+        raise Fault(f"the tests ask for the fixture {name!r}, which is not known here")
+
+    def arguments(self, function: Any, given: dict[str, Any], bound: int = 0, of: str = "") -> dict[str, Any]:
+        """What a function asks for: given values, then fixtures by name.
+
+        Args:
+            function: a test's or a fixture's.
+            given: values by name.
+            bound: arguments that it has already.
+            of: the fixture whose function it is; "": a test's.
+        """
+        if getattr(function, "__code__", None) is None:
             return given
-        wanted = list(code.co_varnames[bound : code.co_argcount])
-        named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        if any(name not in wanted and name not in named for name in given):
+        wanted = asked_for(function, bound)
+        if any(name not in all_arguments(function)[bound:] for name in given):
             raise Fault("the tests have parametrizations of names that the test does not take")
-        del wanted[len(wanted) - len(function.__defaults__ or ()) :]
-        wanted += [name for name in named if name not in (function.__kwdefaults__ or {})]
-        return given | {name: self.get(name) for name in wanted if name not in given}
+        made = {
+            name: Request(self, of, function) if name == "request" else self.get(name)
+            for name in wanted
+            if name not in given
+        }
+        return given | made
 
     def close(self) -> None:
         """Finish the fixtures, the last first."""
@@ -142,24 +233,62 @@ class Fixtures:
             self.ends.pop()()
 
 
+class Request:
+    """``request`` of pytest, as a fixture or a test sees it; what else it has there is a fault of the file's here."""
+
+    def __init__(self, fixtures: Fixtures, of: str, function: Any) -> None:
+        self._fixtures, self.fixturename = fixtures, of or None
+        self.function, self.instance = fixtures.function, fixtures.instance
+        self.cls = type(fixtures.instance) if fixtures.instance is not None else None
+        if of in fixtures.row.params:
+            self.param = fixtures.row.params[of]
+
+    def getfixturevalue(self, name: str) -> Any:
+        return self._fixtures.get(name)
+
+    def addfinalizer(self, end: Callable[[], Any]) -> None:
+        self._fixtures.ends.append(end)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "param" or name[:1] == "_":
+            raise AttributeError(f"'request' has no attribute {name!r}")
+        raise Fault(f"request.{name} is not known here")
+
+
+def all_arguments(function: Any) -> list[str]:
+    """Names of the arguments of a function, positional ones first."""
+    code = function.__code__
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def asked_for(function: Any, bound: int = 0) -> list[str]:
+    """Names of the arguments that have no default, without the first ``bound``."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    wanted, named = list(code.co_varnames[bound : code.co_argcount]), all_arguments(function)[code.co_argcount :]
+    del wanted[len(wanted) - len(function.__defaults__ or ()) :]
+    return wanted + [name for name in named if name not in (function.__kwdefaults__ or {})]
+
+
 class Test:
     """One pytest test with one row of arguments.
 
     Args:
         function: the test's.
-        given: arguments of its row.
+        row: what it is run with.
         space: the module's names.
         kind: its class; None: a function.
     """
 
     __test__ = False
 
-    def __init__(self, function: Any, given: dict[str, Any], space: dict[str, Any], kind: Any = None) -> None:
-        self.function, self.given, self.space, self.kind = function, given, space, kind
+    def __init__(self, function: Any, row: Row, space: dict[str, Any], kind: Any = None) -> None:
+        self.function, self.row, self.space, self.kind = function, row, space, kind
 
     def __call__(self) -> Any:
         instance = self.kind() if self.kind else None
-        fixtures = Fixtures(self.space, self.kind, instance)
+        fixtures = Fixtures(self.space, self.kind, instance, self.row, self.function)
         holder = instance if self.kind else self.space
         try:
             setup = "setup_method" if self.kind else "setup_function"
@@ -173,7 +302,7 @@ class Test:
                     fixtures.get(name)
             static = isinstance(_static(self.kind, self.function), staticmethod)
             bound = () if instance is None or static else (instance,)
-            return finished(self.function(*bound, **fixtures.arguments(self.function, self.given, len(bound))))
+            return finished(self.function(*bound, **fixtures.arguments(self.function, self.row.given, len(bound))))
         finally:
             fixtures.close()
 
@@ -208,3 +337,19 @@ def new_folder() -> Any:
     import tempfile
 
     return pathlib.Path(tempfile.mkdtemp())
+
+
+class Folders:
+    """``tmp_path_factory``: folders in one of its own."""
+
+    def __init__(self) -> None:
+        self.base = new_folder()
+
+    def getbasetemp(self) -> Any:
+        return self.base
+
+    def mktemp(self, basename: str, numbered: bool = True) -> Any:
+        names = (f"{basename}{at}" for at in range(10_000)) if numbered else iter((basename,))
+        made = next(path for path in (self.base / name for name in names) if not (numbered and path.exists()))
+        made.mkdir()
+        return made

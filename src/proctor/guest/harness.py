@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 from . import (
+    copies,
     finish,
     linux,
     names,
@@ -129,6 +130,7 @@ def tests(wanted: dict[str, Any], fd: int) -> None:
     """Run named tests in the program's own process, and report each."""
     # The first record is ours: no code of the program has run yet.
     lacks = reading.lacks(wanted["tests"], (wanted["module"], wanted["test_module"]), testkit.KNOWN)
+    lacks = lacks or testkit.unknown_uses(wanted["tests"])
     emit(fd, ("lacks" if lacks else "starts", lacks))
     module = load(wanted["file"], wanted["module"])
     if wanted["appended"]:
@@ -195,6 +197,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         return
     if error is not None:
         return
+    lacks = list(filter(None, [testkit.unknown_uses(wanted["tests"])]))
     testkit.install_lazily()
     space = new_module(wanted["test_module"])
     own_names = reading.bound_names(wanted["tests"])
@@ -204,7 +207,6 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         link.mark("a parametrization has as many rows, each of them a test, as the program says")
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
-    lacks: list[str] = []
     own = (wanted["module"], wanted["test_module"])
     report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
     report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
@@ -218,6 +220,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     standins.relay(wanted["tests"], space)
+    copies.on_files.append(link.ask_of_file)
     if "assertIs" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     runner.run(wanted["tests"], space, dict(space), report)

@@ -9,6 +9,7 @@ let go, and so are the oldest, where they get too many or too large.
 
 from __future__ import annotations
 
+import array
 import sys
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -32,7 +33,10 @@ def contents(container: Any) -> tuple[Any, ...]:
 
 def refill(container: Any, items: tuple[Any, ...]) -> None:
     """Make it hold these, one by one: an ordered dict keeps their order, and a Counter does not add."""
-    container.clear()
+    if isinstance(container, array.array):
+        del container[:]
+    else:
+        container.clear()
     if isinstance(container, dict):
         for key, value in items:
             container[key] = value
@@ -58,6 +62,8 @@ class Row:
             return True
         if isinstance(container, bytearray):
             return bytes(container) != bytes(held)
+        if isinstance(container, array.array):
+            return container.tobytes() != array.array(container.typecode, held).tobytes()
         return not all(map(is_, parts(container), held))
 
 

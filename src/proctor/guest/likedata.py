@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from . import contents
 from .comparing import ORDERS
 from .sealing import FIXED
 from .standins import Standin, number_of
@@ -23,6 +24,8 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         name: the class's.
         own: special methods that the class defines by itself.
     """
+    if data in contents.HELD:
+        return contents.methods(data)
     kind: Any = _DATA.get(data) or _KINDS.get(name)
     found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}
     if data not in _DATA:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-import typing
 from typing import Any
 
 from . import raising, sealing
-from .comparing import ORDERS, Said
+from .comparing import ORDERS
+from .contents import is_looked_into, real_class
 from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .likedata import data_methods
@@ -22,30 +22,29 @@ from .standins import (
     again,
     blank,
     called_name,
-    is_same,
     number_of,
     reference,
     stop,
     weak,
 )
+from .word import Word
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
 _CHANGES_NOTHING = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
 
 
-class Link:
+class Link(Word):
     """The program at the other end of a pipe; ``names``: what the tests show to be classes."""
 
     def __init__(self, pipe: Pipe, names: Names | None = None) -> None:
+        super().__init__()
         self.pipe, self.names = pipe, names or Names()
-        sealing.on_compared[:] = [self.answered]
         self.kinds: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}  # a class made here -> its number
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
-        self.reading = False  # an answer: nothing is asked meanwhile
         self.hashes: dict[int, int] = {}  # of objects in it that are keys
         self.broken = ""
         self.doubt = ""  # why this test's verdict would be the program's word: it is asked nothing more
@@ -55,9 +54,6 @@ class Link:
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
-        self.claim = ""  # where a pass hangs on what an object says of another
-        self.said = Said()  # by objects, of each other
-        self.built: dict[int, bool] = {}  # objects that calls of classes gave; False: more than once
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """One request and its answer; raises what the program raised."""
@@ -180,6 +176,12 @@ class Link:
         own = isinstance(owner, Standin) and type(owner) is kind and owner.__sound__ and kind in self.valued
         return OF_ITS_KIND if own else 0
 
+    def ask_of_file(self, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What a method of a path of the program's says: its file is over there. ``name`` "": here it is opened."""
+        if not name:
+            stop("undecided", "the tests give a path of the program's to what opens files here: its file is not here")
+        return self.ask("call", Named(f"pathlib:Path.{name}"), "", args, keywords)
+
     def content(self, target: Any) -> Any:
         """The data in an object of a class that is made from a kind of data; the same for all that ask at once."""
         number = number_of(target)
@@ -191,26 +193,6 @@ class Link:
             raise TypeError("the object has no data")
         return value
 
-    def compared(self, name: str, one: Any, other: Any, said: bool) -> None:
-        """Note what two objects said of each other when tests asked; leaves the test open where it contradicts."""
-        if self.reading:
-            return
-        contradiction = self.said.note(name, (type(one), type(other)), (number_of(one), number_of(other)), said)
-        if contradiction:
-            stop("undecided", contradiction)
-
-    def identical(self, one: Any, other: Any) -> bool:
-        """``one == other`` where their class has no ``__eq__``: which of the objects that the tests made it is, is no claim."""
-        equal = number_of(one) == number_of(other)
-        if self.built.get(number_of(one)) is not True:
-            self.compared("__eq__", one, other, equal)
-        return equal
-
-    def answered(self, kind: Any, name: str, said: bool) -> None:
-        """Note what data of the program's says of itself: made by a class of that name, or of that class."""
-        if not self.reading:
-            self.said.answered(kind, name, said)
-
     def fetched(self, name: str, value: Any) -> None:
         """The tests took this from the program's module: what their source says of the name, it must be."""
         if name in self.names.derived:
@@ -218,32 +200,6 @@ class Link:
         error = isinstance(value, type) and issubclass(value, BaseException)
         if name in self.names.classes and not (isinstance(value, StandinType) or error):
             self.mark(f"the tests use {name[:50]!r} as a class, and in the program it is none")
-
-    def mark(self, reason: str) -> None:
-        """A pass is partly the program's word; the first reason is told."""
-        self.claim = self.claim or reason
-
-    def same(self, one: Any, other: Any) -> bool:
-        """``one is other`` in tests."""
-        return is_same(one, other) or self.may_be_same(one, other)
-
-    def other(self, one: Any, other: Any) -> bool:
-        """``one is not other`` in tests."""
-        different = not is_same(one, other)
-        if different:
-            self.may_be_same(one, other)
-        return different
-
-    def may_be_same(self, one: Any, other: Any) -> bool:
-        """Equal data that cannot be changed, which the program may have given back as it was: a pass is marked."""
-        alike = type(one) is type(other) and type(one) in sealing.FIXED and bool(one == other)
-        if alike and not self.claim:
-            self.claim = f"the tests ask whether two equal values of {type(one).__name__} are the same object"
-        return alike
-
-    def claims(self) -> str:
-        """Why a pass is partly the program's word; "" where it is not."""
-        return self.claim or self.said.claim()
 
     def leave_open(self, reason: str) -> None:
         """The verdict of the test that runs would be the program's word, whatever the test makes of it."""
@@ -274,7 +230,7 @@ class Link:
         data = self.pipe.receive()
         self.reading, self.arrived, self.hashes = True, [], {}
         try:
-            value, text = self.read(data[1:], passed or set(), actor)
+            value, *texts = self.read(data[1:], passed or set(), actor)
             error = raising.raised(value) if data[:1] == b"E" else None
         except (Broken, sealing.Refused):
             raise
@@ -282,19 +238,20 @@ class Link:
             raise Broken(f"the answer cannot be read: {exc}") from None
         finally:
             self.reading = False
-        if text:
-            sys.stdout.write(text)
+        for text, stream in zip(texts, (sys.stdout, sys.stderr), strict=True):
+            if text:
+                stream.write(text)
         return error, None if error is not None else value
 
-    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str]:
-        """The answer's value and the printed text."""
+    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str, str]:
+        """The answer's value and the printed texts."""
         at = 0
         parts = []
         for _ in range(4):
             size = int.from_bytes(data[at : at + 4], "big")
             parts.append(data[at + 4 : at + 4 + size])
             at += 4 + size
-        fresh, text = Reader(parts[0], self.own).whole()
+        fresh, text, errors = Reader(parts[0], self.own).whole()
         for row in fresh:
             self.learn(*row)
         for number, hashed, content in Reader(parts[1], self.own).whole():
@@ -313,9 +270,9 @@ class Link:
         for number in self.kept.change(rows, again):
             if number not in passed and actor not in self.owners.get(number, ()):
                 self.mark("the program changed data that the tests held, in a call that they did not pass it to")
-        if text and type(text) is not str:
+        if type(text) is not str or type(errors) is not str:
             raise ValueError("no text")
-        return value, text
+        return value, text, errors
 
     # ------------------------------------------------------------ values
 
@@ -331,8 +288,6 @@ class Link:
             return "handle", 0
         if type(value) is Named:
             return "library", str(value)
-        if isinstance(value, types.UnionType) or typing.get_origin(value) is typing.Union:
-            return "union", tuple(None if part is type(None) else part for part in value.__args__)
         name = library_name(value)
         if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
             raise TypeError(
@@ -368,8 +323,9 @@ class Link:
         return made
 
     def learn(
-        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str
-    ) -> None:
+        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str,
+        library: str = "",
+    ) -> None:  # fmt: skip
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > _MOST_CLASSES:
             raise ValueError("no class")
@@ -380,8 +336,13 @@ class Link:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
             made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
         else:
-            parents = tuple(base for base in found if isinstance(base, StandinType)) or (Standin,)
+            parents = tuple(base for base in found if isinstance(base, StandinType) and not is_looked_into(base)) or (
+                Standin,
+            )
             space = {method: METHODS[method] for method in special if method in METHODS}
+            space["__library__"] = library if type(library) is str else ""
+            if (real := real_class(space["__library__"])) is not None:
+                space["__class__"] = property(lambda of: real)
             as_data = data_methods(data, name, frozenset(special))
             made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number

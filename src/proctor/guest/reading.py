@@ -72,16 +72,17 @@ def lacks(source: str, own: tuple[str, ...], known: frozenset[str]) -> str:
             found = [node.module]
         for name in found:
             top = name.partition(".")[0]
-            if top not in tops and top != "pytest" and _is_missing(top):
+            if top not in tops and top != "pytest" and is_missing(top):
                 return f"the tests import {top}, which is not in the image"
-    if tree is not None and "pytest" in source and _is_missing("pytest"):
+    if tree is not None and "pytest" in source and is_missing("pytest"):
         for node in inside(tree):
             if kind_of(node) == "Attribute" and getattr(node.value, "id", "") == "pytest" and node.attr not in known:
                 return f"pytest.{node.attr} is not known here; give the package pytest to the image"
     return ""
 
 
-def _is_missing(top: str) -> bool:
+def is_missing(top: str) -> bool:
+    """No such module is in the image."""
     import importlib.util
 
     try:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .fixtures import Fault, Test, call_if_there, finished, fixture_of, is_expected_to_fail, rows_of, skips
+from .fixtures import Fault, Fixtures, Test, call_if_there, finished, fixture_of, is_expected_to_fail, rows_of, skips
 from .raising import TESTS_FILE
 from .sealing import Refused
 
@@ -155,14 +155,23 @@ def variants(
             return
         if unset is not None:
             raise unset
-        rows = rows_of(*places)
+        rows = rows_of(function, Fixtures(space, kind), *places)
         if is_expected_to_fail(*places):
             report = _if_passed(report)
     except BaseException as exc:  # rows that do not fit, say
         report.failed(name, exc)
         return
-    for label, given in rows:
-        one(f"{name}[{label}]" if label else name, Test(function, given, space, kind), report)
+    for row in rows:
+        whole = f"{name}[{row.label}]" if row.label else name
+        try:
+            if skips(row.marks):
+                report(whole, False, "")
+                continue
+            tell = _if_passed(report) if is_expected_to_fail(row.marks) else report
+        except BaseException as exc:
+            report.failed(whole, exc)
+            continue
+        one(whole, Test(function, row, space, kind), tell)
 
 
 def methods(name: str, kind: Any, space: dict[str, Any], report: Report, unset: BaseException | None) -> None:

@@ -13,6 +13,7 @@ bounds, and can be wrong, which is what tests look for.
 
 from __future__ import annotations
 
+import array
 import collections
 import datetime
 import decimal
@@ -23,7 +24,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import values
+from . import copies, values
 from .library import builtin_exception, data_class
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
@@ -33,17 +34,17 @@ MAX_ALL = 256 << 20  # bytes that one side reads in all
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict))
 # Changed by whoever gets them: compared before and after a call.
 MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict,
-           collections.defaultdict)  # fmt: skip
+           collections.defaultdict, array.array)  # fmt: skip
 # Kinds whose values are copied, and with which an object of the program's may be confused.
 COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.time,
-          datetime.timedelta)  # fmt: skip
+          datetime.timedelta, datetime.timezone)  # fmt: skip
 # Data whose identity is lost on the way.
 FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
 namedtuple: Any = collections.namedtuple  # here with names from elsewhere
 _VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
-_CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict"))
+_CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "array"))
 _MUTABLE = frozenset(MUTABLE)
 _KEYED = frozenset((set, frozenset, dict, collections.Counter, collections.OrderedDict, collections.defaultdict))
 _SCALARS = (str, int, float, bool, bytes, type(None))
@@ -164,8 +165,8 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
         return "Fraction", (value.numerator, value.denominator)
     if kind is datetime.timedelta:
         return "timedelta", (value.days, value.seconds, value.microseconds)
-    if kind in (datetime.date, datetime.datetime, datetime.time) and getattr(value, "tzinfo", None) is None:
-        return kind.__name__, value.isoformat()
+    if kind is datetime.date:
+        return "date", value.isoformat()
     if issubclass(kind, tuple) and (fields := _fields(value, kind)):
         return "record", (kind.__name__, tuple(fields), tuple(value), _more(kind))
     if value is Ellipsis or value is NotImplemented:
@@ -174,7 +175,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
         return "builtin", value.__name__
     if isinstance(value, BaseException) and builtin_exception(kind.__name__) is kind:
         return "exception", (kind.__name__, plain_arguments(value))
-    return None
+    return copies.encoded(value, kind)
 
 
 def _fields(value: Any, kind: Any) -> list[str]:
@@ -346,18 +347,6 @@ def _exception(payload: Any) -> Any:
     return made_exception(kind, arguments)
 
 
-def _naive(kind: Any) -> Callable[[Any], Any]:
-    """Of a date or time without a zone: one with a zone cannot be sent back."""
-
-    def made(text: Any) -> Any:
-        value = kind.fromisoformat(text)
-        if getattr(value, "tzinfo", None) is not None:
-            raise ValueError("a time zone")
-        return value
-
-    return made
-
-
 def made_exception(kind: Any, arguments: tuple[Any, ...]) -> BaseException:
     """An instance of an exception class; one that wants other arguments gets its text."""
     if type(arguments) is not tuple or any(type(item) not in _SCALARS for item in arguments):
@@ -384,12 +373,11 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
     "Fraction": lambda payload: fractions.Fraction(*payload),
     "timedelta": lambda payload: datetime.timedelta(*payload),
     "date": datetime.date.fromisoformat,
-    "datetime": _naive(datetime.datetime),
-    "time": _naive(datetime.time),
     "record": _record,
     "constant": {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}.__getitem__,
     "builtin": _builtin,
     "exception": _exception,
+    **copies.MAKERS,
 }
 
 

@@ -4,20 +4,18 @@ Runs in the program's own process and is believed in nothing. A request is
 8 bytes with the number of its first container and ``(what, object, name,
 arguments, keyword arguments, numbers of handles that are let go, numbers of
 containers that are, what the tests changed in containers)``; an answer four
-values: new classes and printed text; hashes of its own objects that are keys;
+values: new classes and printed texts; hashes of its own objects that are keys;
 what came of it; what changed in containers.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
 import sys
 import types
 from typing import Any
 
-from . import library, sealing
+from . import contents, copies, library, sealing
 from .comparing import ORDERS
 from .keeping import Kept
 from .sealing import Broken, Pipe, Reader, Writer
@@ -33,7 +31,7 @@ SPECIAL = tuple(
     ).split()
 )
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_PRINTED = 64 << 10  # bytes of printed text that go along with one answer
+_PRINTED = 1 << 20  # bytes of printed text of each stream that go along with one answer
 
 
 class Server:
@@ -45,7 +43,8 @@ class Server:
         self.numbers: dict[int, int] = {id(module): 0}
         self.classes: dict[type, int] = {}
         self.fresh: list[Any] = []
-        self.count = self.printed = 0
+        self.count = 0
+        self.printed = {1: 0, 2: 0}  # bytes by descriptor that were told of
         self.kept = Kept()
         self.next = 0  # number of the next container
 
@@ -107,6 +106,8 @@ class Server:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
         if isinstance(value, type):
             return "class", self.class_number(value)
+        if copy := copies.of_program(value):
+            return copy
         if isinstance(value, BaseException) and (known := library.library_name(type(value))):
             return "library_exception", (known, sealing.plain_arguments(value))
         if isinstance(value, BaseException):
@@ -137,7 +138,8 @@ class Server:
         found = [name for name in SPECIAL if _has(kind, name) and not (name in ORDERS and _is_datas(kind, name))]
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
-        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind)))
+        known = "" if error else library.library_name(kind) or ""
+        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known))
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -145,8 +147,6 @@ class Server:
             return self.objects[payload]
         if kind == "library":
             return library.by_name(payload)
-        if kind == "union":
-            return functools.reduce(operator.or_, payload)
         raise ValueError(kind)
 
     # ------------------------------------------------------------ answers
@@ -162,7 +162,7 @@ class Server:
         keys, head = Writer(self.foreign), Writer(self.foreign)
         keys.put(tuple(self.hashes(changes.keys)))
         fresh, self.fresh = tuple(self.fresh), []
-        head.put((fresh, self.text()))
+        head.put((fresh, self.text(1, sys.stdout), self.text(2, sys.stderr)))
         parts = (bytes(writer.out) for writer in (head, keys, value, changes))
         self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
@@ -186,14 +186,15 @@ class Server:
         except BaseException:
             self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None), changed=False)
 
-    def text(self) -> str:
-        """What was printed since the last answer."""
+    def text(self, number: int, stream: Any) -> str:
+        """What was printed to a stream since the last answer."""
         try:
-            sys.stdout.flush()
-            data = os.pread(1, _PRINTED, self.printed)
+            stream.flush()
+            size = os.fstat(number).st_size - self.printed[number]
+            data = os.pread(number, min(size, _PRINTED), self.printed[number]) if size > 0 else b""
         except (OSError, ValueError, AttributeError):
             return ""
-        self.printed += len(data)
+        self.printed[number] += len(data)
         return data.decode("utf-8", "replace")
 
 
@@ -213,7 +214,9 @@ _CONTENTS: dict[Any, Any] = {
 
 
 def data_base(kind: type) -> str:
-    """The kind of data that a class is made from and compares as; "" where there is none."""
+    """The kind of data that a class is made from, or holds, and compares as; "" where there is none."""
+    if found := contents.of_class(kind):
+        return found
     base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
     first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
     return base.__name__ if base is not None and first is base and base is not kind else ""
@@ -225,7 +228,9 @@ def _is_datas(kind: type, name: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The data in an object of a class that is made from a kind of data."""
+    """The data in an object of a class that is made from a kind of data, or holds it."""
+    if found := contents.of_class(type(value)):
+        return contents.HELD[found](value)
     return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
 
 

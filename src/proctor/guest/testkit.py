@@ -7,6 +7,9 @@ that says so; with ``pytest`` among the image's packages the real one is used.
 
 from __future__ import annotations
 
+import array
+import collections
+import fractions
 import importlib.machinery
 import math
 import re
@@ -15,6 +18,7 @@ import types
 from typing import Any
 
 from .fixtures import Fault
+from .reading import inside, is_missing, kind_of, parsed
 
 
 class Skipped(BaseException):
@@ -53,10 +57,55 @@ class RaisesContext:
             raise Failed(f"{pattern!r} is not in {str(self.value)!r}")
         return True
 
+    @property
+    def typename(self) -> str:
+        """Name of the exception's class."""
+        return str(self.type.__name__)
 
-def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
+    def errisinstance(self, kinds: Any) -> bool:
+        """The exception is of a class."""
+        return isinstance(self.value, kinds)
+
+    def exconly(self, tryshort: bool = False) -> str:
+        """Class and text, as a traceback ends with them."""
+        return f"{self.typename}: {self.value}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("value", "type", "tb") or name[:1] == "_":
+            raise AttributeError(f"{name!r} is known when the exception has come")
+        raise Unknown(f"{name!r} of what pytest.raises gives is not known here; give the package pytest to the image")
+
+
+_OF_INFO = frozenset("value type tb match typename errisinstance exconly".split())
+
+
+def unknown_uses(source: str) -> str:
+    """What a source asks of ``pytest.raises`` that is not here; "" where all is."""
+    tree = parsed(source) if "raises" in source and is_missing("pytest") else None
+    infos = set()
+    for node in inside(tree):
+        if kind_of(node) == "Call" and _is_raises(node.func) and len(node.args) < 2:
+            for word in node.keywords:
+                if word.arg not in ("match", "expected_exception"):
+                    return f"{word.arg!r} of pytest.raises is not known here; give the package pytest to the image"
+        if kind_of(node) == "withitem" and kind_of(node.context_expr) == "Call" and _is_raises(node.context_expr.func):
+            infos.add(getattr(node.optional_vars, "id", ""))
+    for node in inside(tree):
+        named = getattr(getattr(node, "value", None), "id", "") if kind_of(node) == "Attribute" else ""
+        if named and named in infos and node.attr not in _OF_INFO:
+            return f"{node.attr!r} of what pytest.raises gives is not known here; give the package pytest to the image"
+    return ""
+
+
+def _is_raises(node: Any) -> bool:
+    return getattr(node, "id", getattr(node, "attr", "")) == "raises"
+
+
+def raises(expected_exception: Any, *args: Any, match: str | None = None, **keywords: Any) -> Any:
     """A context, or with a callable the call itself."""
-    context = RaisesContext(expected, match)
+    if not args and keywords:
+        raise Unknown(f"{min(keywords)!r} of pytest.raises is not known here; give the package pytest to the image")
+    context = RaisesContext(expected_exception, match)
     if not args:
         return context
     with context:
@@ -65,7 +114,7 @@ def raises(expected: Any, *args: Any, match: str | None = None, **keywords: Any)
 
 
 class Approx:
-    """A number, or numbers in a list, tuple or dict, that others are compared with by tolerance."""
+    """A number, or numbers in sequences and dicts, that others are compared with by tolerance; what else is in them, as it is."""
 
     __array_priority__ = 100
 
@@ -81,23 +130,26 @@ class Approx:
         return f"approx({self.expected!r})"
 
     def _same(self, actual: Any, expected: Any) -> bool:
+        actual, expected = _plain(actual), _plain(expected)
         if isinstance(expected, dict):
             return (
                 isinstance(actual, dict)
                 and actual.keys() == expected.keys()
                 and all(self._same(actual[key], value) for key, value in expected.items())
             )
-        if isinstance(expected, list | tuple):
+        if isinstance(expected, _SEQUENCES):
             return (
-                isinstance(actual, list | tuple)
+                isinstance(actual, _SEQUENCES)
                 and len(actual) == len(expected)
                 and all(map(self._same, actual, expected))
             )
+        if type(expected).__module__ in _EXACT and not isinstance(actual, bool):
+            return self._near(actual, expected)
         if isinstance(expected, bool) or not isinstance(expected, int | float | complex):
             return bool(actual == expected)
         if isinstance(actual, bool) or not isinstance(actual, int | float | complex):
-            return type(actual).__module__ in ("decimal", "fractions") and abs(actual - expected) <= self._bound(
-                expected
+            return (
+                type(actual).__module__ in _EXACT and not isinstance(expected, complex) and self._near(actual, expected)
             )
         if actual == expected:
             return True
@@ -107,11 +159,30 @@ class Approx:
             return False
         return bool(abs(actual - expected) <= self._bound(expected))
 
+    def _near(self, actual: Any, expected: Any) -> bool:
+        """Of numbers of which one is no float: compared as the fractions that they are, where they are finite."""
+        if not isinstance(actual, int | float) and type(actual).__module__ not in _EXACT:
+            return False
+        try:
+            one, other = fractions.Fraction(actual), fractions.Fraction(expected)
+        except (ValueError, OverflowError):  # not a number, or infinite
+            return bool(actual == expected)
+        return abs(one - other) <= self._bound(other)
+
     def _bound(self, expected: Any) -> float:
         absolute = 1e-12 if self.abs is None else self.abs
         if self.rel is None and self.abs is not None:
             return absolute
         return float(max(absolute, (1e-6 if self.rel is None else self.rel) * abs(expected)))
+
+
+_SEQUENCES = (list, tuple, array.array, collections.deque)
+_EXACT = ("decimal", "fractions")
+
+
+def _plain(value: Any) -> Any:
+    """Of an array or number of numpy's what it is in Python."""
+    return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
 def approx(expected: Any, rel: float | None = None, abs: float | None = None, nan_ok: bool = False) -> Approx:

@@ -1,0 +1,189 @@
+"""More of pytest in test files: fixtures with params, ``request``, rows with marks, captured output; sealed and beside."""
+
+from __future__ import annotations
+
+import pytest
+from sealed_help import passes, run
+
+from proctor.core.verdict import Verdict
+from proctor.engine.shared import SyncEngine
+from proctor.grading.judge import named_tests
+
+pytestmark = pytest.mark.environments
+OK, WRONG = Verdict.ACCEPTED, Verdict.WRONG_ANSWER
+
+PROGRAM = """
+import sys
+class Failure(ValueError): pass
+def f(x): return x
+def fail(x): raise Failure(f"bad {x}")
+def say(*words): print(*words)
+def binary(data): sys.stdout.buffer.write(data)
+def warn(*words): print(*words, file=sys.stderr)
+def loud(n): print("x" * n)
+def raw(text):
+    import os
+    sys.stdout.flush()
+    os.write(1, text.encode())
+def some():
+    print("first")
+    yield 1
+    print("second")
+"""
+# Tests that pass, the names of their runs, and what makes the program fail one of them.
+BROKEN = ("return x", "return 77")
+FILES = {
+    "params of a fixture": (
+        "@pytest.fixture(params=[1, 2], ids=['one', 'two'])\ndef n(request): return request.param\ndef test_a(n): assert f(n) == n",
+        ["test_a[0]", "test_a[1]"],
+        BROKEN,
+    ),
+    "params of a fixture that a fixture asks for": (
+        "@pytest.fixture(params=[1, pytest.param(2, id='two')])\ndef n(request): return request.param\n@pytest.fixture\ndef twice(n): return [n, n]\ndef test_a(twice): assert f(twice) == twice\ndef test_b(): assert f(1) == 1",
+        ["test_a[0]", "test_a[1]", "test_b"],
+        BROKEN,
+    ),
+    "params of two fixtures and a parametrization": (
+        "@pytest.fixture(params=[1, 2])\ndef n(request): return request.param\n@pytest.fixture(params='ab')\ndef c(request):\n    yield request.param\n@pytest.mark.parametrize('k', [5])\ndef test_a(n, c, k): assert f((n, c)) == (n, c) and k == 5",
+        ["test_a[0-0-0]", "test_a[0-0-1]", "test_a[0-1-0]", "test_a[0-1-1]"],
+        BROKEN,
+    ),
+    "params of an automatic fixture": (
+        "seen = []\n@pytest.fixture(autouse=True, params=[1, 2])\ndef n(request): seen.append(request.param)\ndef test_a(): assert f(seen[-1]) == seen[-1]\nclass TestB:\n    def test_b(self): assert f(1) == 1",
+        ["test_a[0]", "test_a[1]", "TestB.test_b[0]", "TestB.test_b[1]"],
+        BROKEN,
+    ),
+    "params of a fixture of a class": (
+        "class TestA:\n    @pytest.fixture(params=[1, 2])\n    def n(self, request): return request.param + self.add()\n    def add(self): return 0\n    def test_a(self, n): assert f(n) in (1, 2)",
+        ["TestA.test_a[0]", "TestA.test_a[1]"],
+        BROKEN,
+    ),
+    "indirect": (
+        "@pytest.fixture\ndef n(request): return request.param * 10\n@pytest.mark.parametrize('n', [1, 2], indirect=True)\ndef test_a(n): assert f(n) in (10, 20)\n@pytest.mark.parametrize('n, m', [(1, 2)], indirect=['n'])\ndef test_b(n, m): assert f((n, m)) == (10, 2)",
+        ["test_a[0]", "test_a[1]", "test_b[0]"],
+        BROKEN,
+    ),
+    "a parametrization is seen by fixtures": (
+        "@pytest.fixture\ndef row(size): return [0] * size\n@pytest.mark.parametrize('size', [1, 3])\ndef test_a(row, size): assert len(f(row)) == size",
+        ["test_a[0]", "test_a[1]"],
+        ("return x", "return []"),
+    ),
+    "request": (
+        "ends = []\n@pytest.fixture\ndef five(): return 5\n@pytest.fixture\ndef n(request):\n    request.addfinalizer(lambda: ends.append(1))\n    return request.getfixturevalue('five') + getattr(request, 'param', 0)\ndef test_a(n, request):\n    assert f(n) == 5 and ends == [] and request.function.__name__ == 'test_a'\ndef test_b(): assert f(ends) == [1]",
+        ["test_a", "test_b"],
+        BROKEN,
+    ),
+    "rows with marks": (
+        "import sys\nlater = pytest.mark.skip(reason='later')\n@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.skip), pytest.param(3, marks=[pytest.mark.xfail]), pytest.param(4, marks=pytest.mark.skipif(sys.version_info > (3,), reason='x'), id='four'), pytest.param(5, marks=later)])\ndef test_a(n): assert f(n) == 1\ndef test_b(): assert f(2) == 2",
+        ["test_a[0]", "test_b"],
+        BROKEN,
+    ),
+    "a mark by another name": (
+        "later = pytest.mark.skip(reason='later')\n@later\ndef test_a(): assert f(1) == 2\ndef test_b(): assert f(2) == 2",
+        ["test_b"],
+        BROKEN,
+    ),
+    "capsys": (
+        "def test_a(capsys):\n    say('a', 1)\n    assert capsys.readouterr().out == 'a 1\\n'\n    warn('b')\n    out, err = capsys.readouterr()\n    assert (out, err) == ('', 'b\\n')\n    with capsys.disabled(): say('unseen')\n    print('own')\n    assert capsys.readouterr() == ('own\\n', '')\n    binary(b'bin')\n    assert capsys.readouterr().out == 'bin'\ndef test_b(capsys):\n    assert list(some()) == [1]\n    assert capsys.readouterr().out.splitlines() == ['first', 'second']\ndef test_c(capsys):\n    loud(200_000)\n    assert len(capsys.readouterr().out) == 200_001",
+        ["test_a", "test_b", "test_c"],
+        ("print(*words)", "print(*words[:1])"),
+    ),
+    "capsys in a class and with a failure": (
+        "class TestA:\n    def test_a(self, capsys):\n        with pytest.raises(ValueError): fail(1)\n        say('x')\n        assert 'x' in capsys.readouterr().out",
+        ["TestA.test_a"],
+        ("print(*words)", "return print"),
+    ),
+    "capfd": (
+        "def test_a(capfd):\n    raw('deep')\n    warn('b')\n    assert capfd.readouterr() == ('deep', 'b\\n')\n    say('more')\n    assert capfd.readouterr().out == 'more\\n'",
+        ["test_a"],
+        ("os.write(1, text.encode())", "os.write(1, b'x')"),
+    ),
+    "what raises gives": (
+        "def test_a():\n    with pytest.raises(ValueError) as e: fail(3)\n    assert e.match('bad 3') and e.typename == 'Failure' and e.type is Failure and e.errisinstance(ValueError)\n    assert e.exconly() == 'Failure: bad 3'\n    with pytest.raises((KeyError, ValueError), match=r'^bad \\d$'): fail(4)",
+        ["test_a"],
+        ("bad {x}", "worse"),
+    ),
+    "approx": (
+        "from decimal import Decimal\ndef test_a():\n    assert f([[0.1 + 0.2], (1, None)]) == pytest.approx([[0.3], (1, None)])\n    assert f({'a': [1.0], 'b': None, 'c': 'x'}) == pytest.approx({'a': [1.0000001], 'b': None, 'c': 'x'})\n    assert f(Decimal('1.0000001')) == pytest.approx(Decimal(1)) and f(1.0) == pytest.approx(Decimal('1.0000001'))\n    assert f(None) != pytest.approx(1.0) and f(1.1) != pytest.approx(Decimal(1)) and f([1, 2]) != pytest.approx([1]) and f(Decimal('nan')) != pytest.approx(1.0)",
+        ["test_a"],
+        BROKEN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_more_of_pytest_is_known(engine: SyncEngine, name: str, beside: bool) -> None:
+    tests, names, (right, wrong) = FILES[name]
+    tests = f"import pytest{', gc' * beside}\n{tests}\n"
+    found = run(engine, PROGRAM, tests)
+    assert [case.name for case in found.cases] == names, found
+    assert (found.reward, found.claimed) == (1.0, beside), found.cases
+    assert PROGRAM.count(right) == 1
+    failed = run(engine, PROGRAM.replace(right, wrong), tests, policy="all_or_nothing")
+    assert failed.reward == 0.0
+    assert run(engine, "x = 1", tests).reward == 0.0
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        ("def test_a(request): assert request.node.name and f(1) == 1", "request.node"),
+        ("@pytest.fixture\ndef n(request): return request.config.rootdir\ndef test_a(n): assert f(1) == 1", "request.config"),
+        ("@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.skip)])\ndef n(request): return request.param\ndef test_a(n): assert f(n) == n", "marks"),
+        ("with pytest.raises(ValueError) as e: fail(1)\nassert e.getrepr()", "getrepr"),
+        ("with pytest.raises(ValueError, check=bool): fail(1)", "check"),
+        ("import unittest\nclass T(unittest.TestCase):\n    @pytest.fixture(autouse=True)\n    def take(self, capsys): self.capsys = capsys\n    def test_a(self): assert self.capsys", "take"),
+        ("def test_a(capsysbinary): assert f(1) == 1", "capsysbinary"),
+        ("def test_a(tmpdir): assert f(1) == 1", "tmpdir"),
+    ],
+)  # fmt: skip
+def test_more_of_pytest_that_is_not_known_is_said(engine: SyncEngine, tests: str, said: str, beside: bool) -> None:
+    for program in (PROGRAM, "x = 1"):
+        found = run(engine, program, f"import pytest{', gc' * beside}\n{tests}\n")
+        assert found.reward is None, found.cases
+        assert said in (found.error or "")
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        ("e = pytest.raises(ValueError, fail, 1)\nassert e.getrepr()", "getrepr"),
+        ("@pytest.fixture(params=[1])\ndef n(request): return request.param\ndef test_a(request): assert f(request.getfixturevalue('n')) == 1", "'n' has params"),
+        ("@pytest.fixture\ndef n(n): return n\ndef test_a(n): assert f(n) == 1", "asks for itself"),
+    ],
+)  # fmt: skip
+def test_what_only_running_shows_is_said_by_sealed_tests(engine: SyncEngine, tests: str, said: str) -> None:
+    found = run(engine, PROGRAM, f"import pytest\n{tests}\n")
+    assert found.reward is None, found.cases
+    assert said in (found.error or "")
+
+
+def test_a_program_does_not_skip_rows(engine: SyncEngine) -> None:
+    tests = "import pytest\nfrom solution import f, LATER\n@pytest.mark.parametrize('n', [pytest.param(1, marks=pytest.mark.skipif(LATER, reason='x')), 2])\ndef test_a(n): assert f(n) == n\n"
+    found = run(engine, "LATER = True\ndef f(x): return 2\n", tests, module=True)
+    assert {case.name: case.verdict for case in found.cases} == {"test_a[0]": WRONG, "test_a[1]": OK}
+    assert run(engine, "LATER = False\ndef f(x): return x\n", tests, module=True).reward == 1.0
+
+
+def test_names_that_a_reader_can_be_sure_of() -> None:
+    fixture = "import pytest\n@pytest.fixture({})\ndef n(request): return 1\ndef test_a(): assert f(1) == 1\n"
+    assert named_tests(fixture.format("params=[1, 2]")).wanted == ("test_a",)
+    assert named_tests(fixture.format("autouse=True, params=[1, 2]")).wanted == ()
+    assert named_tests(fixture.format("autouse=True")).wanted == ("test_a",)
+
+
+def test_folders_of_tests_are_made_beside_the_program(engine: SyncEngine) -> None:
+    tests = "def test_a(tmp_path_factory):\n    one, two = (tmp_path_factory.mktemp('x') for _ in range(2))\n    (one / 'a').write_text('hello')\n    assert read(one / 'a') == 'hello' and one != two and two.is_dir()"
+    found = run(engine, "def read(path): return open(path).read()", tests)
+    assert (found.reward, found.claimed) == (1.0, True)
+    assert run(engine, "def read(path): return ''", tests).reward == 0.0
+
+
+def test_what_a_program_prints_is_no_more_than_text(engine: SyncEngine) -> None:
+    """It says nothing of the tests, however much it is, and what is not captured is not compared."""
+    program = "import sys\nprint('before')\ndef f(x):\n    print('\\udcff'.encode('utf-8', 'surrogatepass'), 'ok', file=sys.stderr)\n    return x\n"
+    passes(engine, program, "def test_a(capsys):\n    assert f(1) == 1\n    assert capsys.readouterr().out == ''")
+    forged = "import sys\nclass S:\n    def write(s, t): pass\n    def flush(s): raise SystemExit\ndef f(x):\n    sys.stdout = S()\n    return 2\n"
+    assert run(engine, forged, "def test_a(capsys):\n    assert f(1) == 1").reward == 0.0
