@@ -97,6 +97,8 @@ HONEST = [
     ("class A:\n    def __init__(s): s.history = []\n    def add(s, n): s.history.append(n)\n    def past(s): return s.history\n",
      "a = A()\nh, p = a.history, a.past()\na.add(3)\nassert h == [3] and len(p) == 1"),
     ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW and not Level.LOW > Level.HIGH and Level.HIGH == 2 and Level.LOW < 2 and max(Level.LOW, Level.HIGH) is Level.HIGH"),
+    ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW"),
+    ("from typing import NamedTuple\nclass V(NamedTuple):\n    n: int\n", "assert V(1) < V(2) and V(1).n == 1"),
     ("class S:\n    one = None\n    def __new__(c):\n        c.one = c.one or object.__new__(c)\n        return c.one\n", "assert id(S()) == id(S()) and S() is S()"),
     (PLANETS, ROWS.format("", "[Planet.A, Planet.B]").replace("9.81", "1")),
     (PLANETS, ROWS.format("ROWS = [Planet.A, Planet.B]\n", "ROWS").replace("9.81", "1")),
@@ -106,6 +108,13 @@ HONEST = [
 @pytest.mark.parametrize("row", range(len(HONEST)))
 def test_honest_programs_are_not_marked(engine: SyncEngine, row: int) -> None:
     passes(engine, *HONEST[row])
+
+
+def test_an_attribute_that_data_has_too_is_marked_where_its_object_was_found(engine: SyncEngine) -> None:
+    program = "class B:\n    year, start = 5, len\ndef find(): return B()\n"
+    found = run(engine, program, "assert find().year == 5")
+    assert (found.reward, found.claimed) == (1.0, True)
+    assert run(engine, program, "assert find().start").reward is None
 
 
 def test_a_failed_test_of_equality_leaves_no_other_unmarked(engine: SyncEngine) -> None:

@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from . import contents
-from .comparing import ORDERS
+from .comparing import ORDERS, STRICT
 from .sealing import FIXED
 from .standins import Standin, number_of
 
@@ -39,9 +39,11 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
             if theirs and type(other).__data__ is None:
                 return NotImplemented
             said = plain(link.content(self), link.content(other) if theirs else other)
-            if theirs and said is not NotImplemented:
+            if said is NotImplemented or name in STRICT:
+                return said
+            if theirs:
                 link.compared(name, self, other, said)
-            elif said is not NotImplemented and type(self) in link.valued:
+            elif type(self) in link.valued:
                 link.answered(type(self), name, said)  # the data may be what another object of the class was to be
             return said
 

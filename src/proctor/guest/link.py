@@ -107,14 +107,19 @@ class Link(Word):
                 if isinstance(target, Standin) and target.__via__ in _ENDS:
                     stop("undecided", f"{target.__via__}() of the program's ended: whether it ends a loop is its word")
                 raise RuntimeError(f"the program raised {type(exc).__name__}") from None
-            # Of data this would be a method, which equals no value.
-            if not (what == "get" and only_method(name) and type(value) in sealing.COPIED):
-                if doubt:
-                    stop("undecided", doubt)
-                self.claim = mark or self.claim
+            self.came_of(what, name, value, mark, doubt)
             if what == "names":
                 return value
             return self.origin(value, what, target, name)
+
+    def came_of(self, what: str, name: str, value: Any, mark: str, doubt: str) -> None:
+        """A doubtful use gave this: mark a pass for it, or leave the test open."""
+        is_data = what == "get" and type(value) in sealing.COPIED
+        if is_data and only_method(name):
+            return  # of data it would be a method, which equals no value
+        if doubt and not is_data:
+            stop("undecided", doubt)
+        self.claim = mark or doubt or self.claim
 
     def doubtful(self, what: str, target: Any, name: str) -> tuple[str, str]:
         """Why this use of the program's has its word stand where data may be due: so that a pass is marked, or none is had."""
