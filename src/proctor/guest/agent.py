@@ -42,8 +42,13 @@ _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, er
 
 def main(folder: str) -> zygote.Script:
     """Run as the supervisor; returns only in a case's process, with its script."""
-    config: dict[str, Any] = json.loads(sys.argv[1])
-    inherited.fix_layout()
+    config: dict[str, Any] = json.loads(told(sys.argv[1]))
+    if config.get("inside"):
+        from . import cage
+
+        return cage.main(config, folder)
+    if config["levels"] != ["gvisor"]:  # whose own kernel keeps its layout to itself
+        inherited.fix_layout()
     os.environ.clear()
     os.environ.update(config["env"])
     inherited.lift_limits()
@@ -69,7 +74,12 @@ def main(folder: str) -> zygote.Script:
                     f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it"
                 )
                 continue
-            pid, reason = start(config, level, group, folder, host)
+            if level == "gvisor":
+                from . import bundle
+
+                pid, reason = bundle.launch(config, group)
+            else:
+                pid, reason = start(config, level, group, folder, host)
             if pid == 0:
                 return _program.pop()
             if pid > 0:
@@ -92,6 +102,14 @@ def main(folder: str) -> zygote.Script:
     except BrokenPipeError:
         pass  # the host went away; what is left is to tidy up
     os._exit(status or 0 if clear(paths, config["box"]) else 1)
+
+
+def told(text: str) -> str:
+    """Settings as JSON, from the command line or from the file that it names."""
+    if text.startswith("/"):
+        with open(text) as file:
+            return file.read()
+    return text
 
 
 _program: list[zygote.Script] = []  # set once, in a case's process
@@ -212,14 +230,18 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     if config["lobby"]:
         from . import lobby
 
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if select.select([go], [], [], 0)[0]:
-        os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
-    os.close(go)
+    inside, sentry = level != "degraded", level == "gvisor"
+    if not sentry:  # there this is pid 1
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if select.select([go], [], [], 0)[0]:
+            os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
+        os.close(go)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    inside = level == "jail"
     alone = os.geteuid() not in (0,)
-    if inside:
+    if sentry:
+        proc = True
+        os.chdir("/workspace")
+    elif inside:
         linux.set_hostname("proctor")
         proc = root.mount_proc()
         os.chdir("/workspace")
@@ -231,23 +253,27 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     uid = None if alone else (config["uid"] + 1 if config.get("host_identity") or not inside else CASE_UID)
     if not alone:
-        linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
+        try:
+            linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
+        except OSError:
+            if not sentry:
+                raise
     features = {
         "level": level,
         "stepped_down": config.get("reasons", []),
         "root": not alone,
-        "user_namespace": inside and not config.get("host_identity", False),
+        "user_namespace": inside and not sentry and not config.get("host_identity", False),
         "namespaces": inside,
         "memory": group.memory,
         "cpu": group.cpu,
         "pids": group.pids,
         "landlock": landlock.abi(),
         "proc": proc,
-        "fixed_layout": bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
+        "fixed_layout": not sentry and bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
         "python": sys.version.split()[0],
         "own_pids": 2,  # the zygote and the jail
         "own_processes": 2 if inside else own_threads() + 256,
-    }
+    } | config.get("features", {})
     with zygote.packages(config.get("over", [])):
         zygote.preload(config["preload"], inside and not config["lobby"])
     if not inside and (unseen := out_of_sight(config["root"]["covers"])):
@@ -257,12 +283,14 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
-        preloaded=zygote.modules_now(), features=features,
+        preloaded=zygote.modules_now(), features=features, sentry=sentry,
+        unset=tuple(config.get("unset", ())),
     )  # fmt: skip
     stream.write_all(
         slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})
     )
-    os.close(news)
+    if not sentry:
+        os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
         os.environ["HOME"] = slot.env["HOME"] = f"{slot.box}/workspace"

@@ -15,6 +15,7 @@ import os
 
 _V1 = ("memory", "cpuacct", "pids", "cpu")
 _PERIOD_US = 100_000
+_OVERHEAD, _SLACK_NS = 4, 10**9  # a kernel in user space takes less than so many times what its program does
 
 
 def find(root: str = "/proc/self") -> dict[str, str]:
@@ -151,6 +152,8 @@ class Group:
         self.cpu = self._cpu is not None or self._stat is not None
         self.pids = self._pids is not None
         self.has_quota = self._quota is not None
+        self._outside: dict[str, int] = {}
+        self._floor = 0
 
     def join(self) -> None:
         """Move this process into the group."""
@@ -189,6 +192,46 @@ class Group:
                 os.pwrite(self._quota, b"%d" % quota if v1 else b"%d %d" % (quota, _PERIOD_US), 0)
             except OSError:
                 pass  # above what a group further up may have: that one holds it
+
+    # ------------------------------------------------------------ around a kernel of its own
+
+    def meters(self) -> dict[str, int]:
+        """Descriptors of this group's meters, by name: those of ``surround``."""
+        found = {"cpu": self._cpu, "cpu_stat": self._stat, "memory": self._usage}
+        return {name: fd for name, fd in found.items() if fd is not None}
+
+    def surround(self, meters: dict[str, int]) -> None:
+        """Meters of the host's group around the kernel that this process runs in. They count that kernel too."""
+        self._outside = meters
+        self._floor = _number(meters.get("memory"))
+
+    @property
+    def surrounded(self) -> list[str]:
+        """What is measured from outside."""
+        return sorted(name.partition("_")[0] for name in self._outside)
+
+    def outside_ns(self) -> int:
+        """CPU nanoseconds that the host has counted, 0 where it does not tell."""
+        return _number(self._outside["cpu"]) if "cpu" in self._outside else _usec(self._outside.get("cpu_stat"))
+
+    def held(self, counted: int, since: int) -> int:
+        """CPU nanoseconds of a case: what was counted inside, held against the host's count since ``since``.
+
+        Inside, ticks are counted: on a busy host also those in which a program only waited for a CPU, and for one
+        that sleeps through the ticks none. The host counts all, and the kernel around the program with it.
+        """
+        if not since:
+            return counted
+        most = self.outside_ns() - since
+        return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
+
+    def grown(self, otherwise: int) -> int:
+        """Bytes that the host counts beyond what the kernel around this process began with."""
+        if "memory" not in self._outside:
+            return otherwise
+        return max(0, _number(self._outside["memory"]) - self._floor)
+
+    # ------------------------------------------------------------ meters
 
     def usage(self) -> int:
         """Bytes in use now, 0 where unknown."""
@@ -229,11 +272,7 @@ class Group:
         """CPU nanoseconds of everything that was ever in the group."""
         if self._cpu is not None:
             return _number(self._cpu)
-        if self._stat is not None:
-            for line in os.pread(self._stat, 512, 0).split(b"\n"):
-                if line.startswith(b"usage_usec "):
-                    return int(line[11:]) * 1000
-        return 0
+        return _usec(self._stat)
 
 
 def _open(path: str, flags: int) -> int | None:
@@ -259,3 +298,12 @@ def _number(fd: int | None) -> int:
         return int(os.pread(fd, 32, 0))
     except (OSError, ValueError):
         return 0
+
+
+def _usec(fd: int | None) -> int:
+    """Nanoseconds, from a version 2 group's ``cpu.stat``."""
+    if fd is not None:
+        for line in os.pread(fd, 512, 0).split(b"\n"):
+            if line.startswith(b"usage_usec "):
+                return int(line[11:]) * 1000
+    return 0

@@ -172,7 +172,7 @@ class Watch:
             fields = _stat(pid)
             if fields:
                 total += sum(int(x) for x in fields[11:15]) / _CLOCK_TICK
-        return int(total * 1e9) + _children_ns() - meters["children"]
+        return self.group.held(int(total * 1e9) + _children_ns() - meters["children"], meters["outside"])
 
     def _memory(self, limit: int) -> int:
         """Bytes that the tree holds. Forks share what the jail itself has; near the limit shares are counted (dear)."""
@@ -182,6 +182,7 @@ class Watch:
             exact = [_proportional(pid) for pid in members]
             if all(exact):
                 total = sum(exact)
+            total = min(total, self.group.grown(total))
         self.peak = max(self.peak, total)
         return total
 
@@ -207,6 +208,7 @@ def meters(group: Group) -> dict[str, int]:
     """Readings at the start of a case, to be subtracted at its end."""
     return {
         "cpu": group.cpu_ns(),
+        "outside": group.outside_ns(),
         "self": time.process_time_ns(),
         "children": _children_ns(),
         "oom": group.oom_kills(),
@@ -220,7 +222,7 @@ def cpu_total(group: Group, start: dict[str, int]) -> int:
     """CPU nanoseconds of a case whose processes are all dead."""
     reaped = _children_ns() - start["children"]
     if not group.cpu:
-        return reaped
+        return group.held(reaped, start["outside"])
     return max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
 
 
