@@ -15,8 +15,9 @@ from proctor.isolation.jail import JailBoundary
 
 # What the kernel in user space may take beside a job: itself (50 MiB), what it keeps of files, pages not given back yet.
 _KERNEL_MIB = 256
-# Its own threads, and of each process of the program those that stand for it on the host.
-_KERNEL_TASKS, _TASKS_EACH = 256, 4
+# Its own threads. For each process of the program the platforms keep one on the host, with up to a thread for each
+# thread of the kernel that ever ran it.
+_KERNEL_TASKS, _MOST_TASKS = 512, 30_000
 
 
 class GvisorBoundary(JailBoundary):
@@ -77,7 +78,7 @@ class Around:
 
     def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
         """Set what a job may use, all of it together, with room for the kernel in user space."""
-        self.group.set_pids(_KERNEL_TASKS + _TASKS_EACH * processes)
+        self.group.set_pids(min(_MOST_TASKS, _KERNEL_TASKS + processes * (processes + 16)))
         self.group.set_memory(self.group.usage() + (memory_mib + workspace_mib + _KERNEL_MIB << 20))
 
     def close(self) -> None:
