@@ -27,7 +27,10 @@ FORGED = [
     ),
     ("pi = 0\ndef area(r): return 0", "assert area(2) == pi * 4"),
     ("def sqrt(x): return 0\ndef diagonal(a): return 0", "assert diagonal((1, 1)) == sqrt(2)"),
-    ("Shape = dict", "Base = Shape\nclass Square(Base):\n    def area(self): return 9\ndef test_a(): assert Square().area() == 9"),
+    (
+        "Shape = dict",
+        "Base = Shape\nclass Square(Base):\n    def area(self): return 9\ndef test_a(): assert Square().area() == 9",
+    ),
     ("Shape = dict", "class Square(Shape):\n    def area(self): return 9\ndef test_a(): assert Square().area() == 9"),
     (
         "class S:\n    def __mro_entries__(self, bases): return ()\nShape = S()",

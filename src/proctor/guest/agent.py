@@ -284,7 +284,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features, sentry=sentry,
-        unset=tuple(config.get("unset", ())),
+        unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),
     )  # fmt: skip
     stream.write_all(
         slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})

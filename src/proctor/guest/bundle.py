@@ -105,12 +105,14 @@ def write_probe(box: str) -> None:
     """A bundle that only says ``PROBE``, by the host's own interpreter and libraries."""
     os.mkdir(box, 0o711)
     os.makedirs(f"{box}/rootfs/proc")
-    tops = [path for path in dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", os.path.realpath(sys.base_prefix)))]
+    tops = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", os.path.realpath(sys.base_prefix)))
     mounts = []
     for path in [path for path in tops if os.path.isdir(path)]:
         os.makedirs(f"{box}/rootfs{path}", exist_ok=True)
         mounts.append(_bind(os.path.realpath(path), path))
-    _configure(box, [os.path.realpath(sys.executable), "-S", "-c", f"print({PROBE!r})"], "/", {"PATH": "/usr/bin"}, mounts)
+    _configure(
+        box, [os.path.realpath(sys.executable), "-S", "-c", f"print({PROBE!r})"], "/", {"PATH": "/usr/bin"}, mounts
+    )
 
 
 def _configure(box: str, args: list[str], cwd: str, env: dict[str, str], mounts: list[dict[str, Any]]) -> None:

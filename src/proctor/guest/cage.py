@@ -36,15 +36,26 @@ def main(config: dict[str, Any], folder: str) -> zygote.Script:
     os.close(null)
     group = cgroups.Group([])
     if config["meters"]:
-        group.surround(dict(zip(config["meters"], stream.take_fds(config["control"], len(config["meters"])), strict=True)))
+        group.surround(
+            dict(zip(config["meters"], stream.take_fds(config["control"], len(config["meters"])), strict=True))
+        )
     try:
         root.bound_inodes = inodes_bounded()
         tidy()
-        config |= {"lobby": False, "uid": 0, "box": "", "root": {"covers": {}}, "unset": unsettable()}
+        config |= {
+            "lobby": False,
+            "uid": 0,
+            "box": "",
+            "root": {"covers": {}},
+            "unset": unsettable(),
+            "uncounted": uncounted(),
+        }
         config["features"] = {"inodes": root.bound_inodes, "outside": group.surrounded, "runsc": config["runsc"]}
         return agent.serve(config, "gvisor", group, folder, -1, -1)
     except BaseException as exc:
-        stream.write_all(config["control"], protocol.pack(protocol.FAULT, {"message": f"{type(exc).__name__}: {exc}"[:2000]}))
+        stream.write_all(
+            config["control"], protocol.pack(protocol.FAULT, {"message": f"{type(exc).__name__}: {exc}"[:2000]})
+        )
         os._exit(stream.FAILED)
 
 
@@ -57,6 +68,20 @@ def unsettable() -> list[int]:
         except (OSError, ValueError):
             found.append(int(which))
     return found
+
+
+def uncounted() -> int:
+    """1 where a process that took another identity does not count towards that identity's processes, else 0."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setresuid(agent.CASE_UID, agent.CASE_UID, agent.CASE_UID)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            if os.fork():
+                os._exit(1)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def tidy() -> None:

@@ -51,6 +51,7 @@ class Slot:
     features: dict[str, Any] = field(default_factory=dict)
     sentry: bool = False  # inside gVisor
     unset: tuple[int, ...] = ()  # resource limits that this kernel lets nobody set
+    uncounted: int = 0  # of a case's processes, those that its limit does not count
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class Jail:
         self.traces: list[object] = []  # of the workspace as it was made; empty when that would not tell
         self.rules = -1
         self.broken = False
+        self.own = -1  # this process's sizes, where its directory is covered
         self.late = 0  # cases that were ended for their time
 
     def serve(self) -> Run:
@@ -134,6 +136,9 @@ class Jail:
         if self.slot.namespaces:
             linux.unshare(linux.NEWNS)
             self.slot.features["proc"] = root.mount_proc()
+            if self.slot.sentry:  # which shows everybody's environment and maps
+                self.own = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+                linux.mount("none", "/proc/1", "tmpfs", linux.MS_RDONLY, "size=4096,mode=700")
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -223,7 +228,7 @@ class Jail:
         write_all(streams[0], stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
         result = streams[3] if request is not None else -1
-        count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"])
+        count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"]) - slot.uncounted
         seconds = int(header["cpu_kill"] * header["steps"] / 1e9) + 2
         del stdin
         mark_read, mark = os.pipe2(os.O_CLOEXEC)
@@ -260,8 +265,9 @@ class Jail:
         for pipe in pipes if talk else ():
             os.close(pipe)  # no end of them but the program's, so that the other half sees that one close
         watcher = watch.Watch(
-            pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control
-        )
+            pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control,
+            own=self.own,
+        )  # fmt: skip
         try:
             ended, waited = watcher.run(
                 limits, cpu_kill=header["cpu_kill"], steps=header["steps"], streams=(streams[1], streams[2], result),

@@ -18,6 +18,7 @@ from typing import Any
 
 from .cgroups import Group
 
+SOON_MS = 2  # between looks while memory grows towards the limit
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S = 1.0
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
@@ -30,7 +31,7 @@ _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 class Watch:
     """One case under way. ``run`` returns when no process of it is left."""
 
-    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int) -> None:
+    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int, own: int = -1) -> None:  # fmt: skip
         self.pid, self.group, self.in_namespace = pid, group, in_pid_namespace
         self.signals, self.control = signals, control
         self.status: int | None = None
@@ -38,7 +39,10 @@ class Watch:
         self.peak = 0
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
-        self.base = 0 if group.memory else _resident(os.getpid())
+        self.base = (
+            0 if group.memory else _resident(os.getpid()) if own < 0 else int(os.pread(own, 99, 0).split()[1]) * _PAGE
+        )
+        self.total = self.grew = 0  # bytes at the last look, and by how much more than at the one before
 
     def run(
         self, limits: dict[str, Any], *, cpu_kill: int, steps: int, streams: tuple[int, int, int], meters: dict[str, int],
@@ -67,7 +71,7 @@ class Watch:
         ended: str | None = None
         waited = step_cpu = step_wall = done = size = 0
         while True:
-            ready = dict(poller.poll(TICK_MS))
+            ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
             if self.signals in ready:
                 drain(self.signals)
             if self._reap():
@@ -183,6 +187,8 @@ class Watch:
             if all(exact):
                 total = sum(exact)
             total = min(total, self.group.grown(total))
+        self.grew = total - self.total if total > limit // 2 else 0
+        self.total = total
         self.peak = max(self.peak, total)
         return total
 

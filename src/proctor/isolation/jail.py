@@ -62,22 +62,26 @@ class JailBoundary:
             theirs.callback(watched.close)
             log = os.memfd_create("agent-log", os.MFD_CLOEXEC)
             ours.callback(os.close, log)
-            config = {
-                "control": guest.fileno(),
-                "lifeline": watched.fileno(),
-                "parent": os.getpid(),
-                "name": name,
-                "box": str(sweep.BOXES / name),
-                "levels": self.levels,
-                "cgroup": self.cgroup,
-                "root": image.plan,
-                "readable": image.readable,
-                "env": image.env,
-                "preload": image.preload,
-                "public_python": image.public_python,
-                "uid": identity,
-                "lobby": False,
-            } | self.extra | more
+            config = (
+                {
+                    "control": guest.fileno(),
+                    "lifeline": watched.fileno(),
+                    "parent": os.getpid(),
+                    "name": name,
+                    "box": str(sweep.BOXES / name),
+                    "levels": self.levels,
+                    "cgroup": self.cgroup,
+                    "root": image.plan,
+                    "readable": image.readable,
+                    "env": image.env,
+                    "preload": image.preload,
+                    "public_python": image.public_python,
+                    "uid": identity,
+                    "lobby": False,
+                }
+                | self.extra
+                | more
+            )
             process = subprocess.Popen(
                 [image.python, "-S", str(_MAIN), json.dumps(config)],  # the zygote runs site, inside the image
                 stdin=subprocess.DEVNULL,

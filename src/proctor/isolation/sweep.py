@@ -121,7 +121,9 @@ def _strays(name: str, identity: int) -> Iterator[int]:
         with contextlib.suppress(OSError):
             user = os.stat(place).st_uid
             named = identity == NOBODY and root
-            if not named and ((root and user not in (0, identity, identity + 1)) or (not root and user != os.geteuid())):
+            if not named and (
+                (root and user not in (0, identity, identity + 1)) or (not root and user != os.geteuid())
+            ):
                 continue
             ours = (
                 (root and user != 0 and not named)
