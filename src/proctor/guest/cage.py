@@ -35,10 +35,8 @@ def main(config: dict[str, Any], folder: str) -> zygote.Script:
     os.dup2(null, 1)
     os.close(null)
     group = cgroups.Group([])
-    if config["meters"]:
-        group.surround(
-            dict(zip(config["meters"], stream.take_fds(config["control"], len(config["meters"])), strict=True))
-        )
+    fds = stream.take_fds(config["control"], len(config["meters"])) if config["meters"] else []
+    group.surround(dict(zip(config["meters"], fds, strict=True)))
     try:
         root.bound_inodes = inodes_bounded()
         tidy()
@@ -77,7 +75,8 @@ def uncounted() -> int:
         try:
             os.setresuid(agent.CASE_UID, agent.CASE_UID, agent.CASE_UID)
             resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-            if os.fork():
+            if other := os.fork():
+                os.waitpid(other, 0)  # else it would count from now on
                 os._exit(1)
         finally:
             os._exit(0)

@@ -12,9 +12,11 @@ of 16 ms.
 from __future__ import annotations
 
 import os
+import time
 
 _V1 = ("memory", "cpuacct", "pids", "cpu")
 _PERIOD_US = 100_000
+_TASK = 2 << 20  # bytes that a process costs such a kernel, beyond its own
 _OVERHEAD, _SLACK_NS = 4, 10**9  # a kernel in user space takes less than so many times what its program does
 
 
@@ -153,7 +155,7 @@ class Group:
         self.pids = self._pids is not None
         self.has_quota = self._quota is not None
         self._outside: dict[str, int] = {}
-        self._floor = 0
+        self._floor = self._cores = 0
 
     def join(self) -> None:
         """Move this process into the group."""
@@ -202,7 +204,7 @@ class Group:
 
     def surround(self, meters: dict[str, int]) -> None:
         """Meters of the host's group around the kernel that this process runs in. They count that kernel too."""
-        self._outside = meters
+        self._outside, self._cores = meters, os.cpu_count() or 1
         self._floor = _number(meters.get("memory"))
 
     @property
@@ -214,22 +216,26 @@ class Group:
         """CPU nanoseconds that the host has counted, 0 where it does not tell."""
         return _number(self._outside["cpu"]) if "cpu" in self._outside else _usec(self._outside.get("cpu_stat"))
 
-    def held(self, counted: int, since: int) -> int:
-        """CPU nanoseconds of a case: what was counted inside, held against the host's count since ``since``.
+    def held(self, counted: int, start: dict[str, int]) -> int:
+        """CPU nanoseconds of a case: what was counted inside, held against what the host says since ``start``.
 
         Inside, ticks are counted: on a busy host also those in which a program only waited for a CPU, and for one
-        that sleeps through the ticks none. The host counts all, and the kernel around the program with it.
+        that sleeps through the ticks none. The host counts all, and the kernel around the program with it. Where
+        it does not tell, no more can have been used than there are CPUs.
         """
-        if not since:
-            return counted
-        most = self.outside_ns() - since
-        return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
+        if start["outside"]:
+            most = self.outside_ns() - start["outside"]
+            return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
+        return min(counted, (time.monotonic_ns() - start["now"]) * self._cores) if self._cores else counted
 
-    def grown(self, otherwise: int) -> int:
-        """Bytes that the host counts beyond what the kernel around this process began with."""
+    def grown(self, counted: int, processes: int) -> int:
+        """Bytes of a tree: what was counted inside, where shared pages count for all that have them, or what the host
+        counts beyond the kernel around this process if that is less.
+        """
         if "memory" not in self._outside:
-            return otherwise
-        return max(0, _number(self._outside["memory"]) - self._floor)
+            return counted
+        kernel = self._floor + _TASK * max(0, processes - 1)
+        return min(counted, max(0, _number(self._outside["memory"]) - kernel))
 
     # ------------------------------------------------------------ meters
 

@@ -176,7 +176,7 @@ class Watch:
             fields = _stat(pid)
             if fields:
                 total += sum(int(x) for x in fields[11:15]) / _CLOCK_TICK
-        return self.group.held(int(total * 1e9) + _children_ns() - meters["children"], meters["outside"])
+        return self.group.held(int(total * 1e9) + _children_ns() - meters["children"], meters)
 
     def _memory(self, limit: int) -> int:
         """Bytes that the tree holds. Forks share what the jail itself has; near the limit shares are counted (dear)."""
@@ -186,7 +186,7 @@ class Watch:
             exact = [_proportional(pid) for pid in members]
             if all(exact):
                 total = sum(exact)
-            total = min(total, self.group.grown(total))
+            total = self.group.grown(total, len(members))
         self.grew = total - self.total if total > limit // 2 else 0
         self.total = total
         self.peak = max(self.peak, total)
@@ -215,6 +215,7 @@ def meters(group: Group) -> dict[str, int]:
     return {
         "cpu": group.cpu_ns(),
         "outside": group.outside_ns(),
+        "now": time.monotonic_ns(),
         "self": time.process_time_ns(),
         "children": _children_ns(),
         "oom": group.oom_kills(),
@@ -228,7 +229,7 @@ def cpu_total(group: Group, start: dict[str, int]) -> int:
     """CPU nanoseconds of a case whose processes are all dead."""
     reaped = _children_ns() - start["children"]
     if not group.cpu:
-        return group.held(reaped, start["outside"])
+        return group.held(reaped, start)
     return max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
 
 
