@@ -16,7 +16,7 @@ import time
 
 _V1 = ("memory", "cpuacct", "pids", "cpu")
 _PERIOD_US = 100_000
-_TASK = 2 << 20  # bytes that a process costs such a kernel, beyond its own
+_TASK = 4 << 20  # bytes that a process costs such a kernel at the least
 _OVERHEAD, _SLACK_NS = 4, 10**9  # a kernel in user space takes less than so many times what its program does
 
 
