@@ -134,7 +134,9 @@ def test_the_host_sets_the_limits_too(build: Runsc, nothing_left: None) -> None:
         assert all(bound < 1 << 30 for bound in bounds)
         members = {int(word) for group in groups for word in Path(group, "cgroup.procs").read_text().split()}
         assert members >= set(parts(link.agent.process.pid)["runsc-sandbox"])
-        outcome = engine.run(job("x = []\nwhile True: x.append(bytearray(16 << 20))", limits=Limits(memory_mib=64, processes=8)))[0]
+        outcome = engine.run(
+            job("x = []\nwhile True: x.append(bytearray(16 << 20))", limits=Limits(memory_mib=64, processes=8))
+        )[0]
         assert outcome.ended_by is EndedBy.MEMORY
     finally:
         engine.close()

@@ -42,7 +42,7 @@ _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, er
 
 def main(folder: str) -> zygote.Script:
     """Run as the supervisor; returns only in a case's process, with its script."""
-    config: dict[str, Any] = json.loads(told(sys.argv[1]))
+    config: dict[str, Any] = json.loads(inherited.told(sys.argv[1]))
     if config.get("inside"):
         from . import cage
 
@@ -102,14 +102,6 @@ def main(folder: str) -> zygote.Script:
     except BrokenPipeError:
         pass  # the host went away; what is left is to tidy up
     os._exit(status or 0 if clear(paths, config["box"]) else 1)
-
-
-def told(text: str) -> str:
-    """Settings as JSON, from the command line or from the file that it names."""
-    if text.startswith("/"):
-        with open(text) as file:
-            return file.read()
-    return text
 
 
 _program: list[zygote.Script] = []  # set once, in a case's process
@@ -225,7 +217,8 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
 
 def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
-    from . import jail, protocol, stream, zygote
+    from . import protocol, stream, zygote
+    from .slot import Slot
 
     if config["lobby"]:
         from . import lobby
@@ -272,14 +265,14 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "fixed_layout": not sentry and bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
         "python": sys.version.split()[0],
         "own_pids": 2,  # the zygote and the jail
-        "own_processes": 2 if inside else own_threads() + 256,
+        "own_processes": 2 if inside else inherited.own_threads() + 256,
     } | config.get("features", {})
     with zygote.packages(config.get("over", [])):
         zygote.preload(config["preload"], inside and not config["lobby"])
-    if not inside and (unseen := out_of_sight(config["root"]["covers"])):
+    if not inside and (unseen := zygote.out_of_sight(config["root"]["covers"])):
         # Else every program that imports them would fail, by no fault of its own.
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
-    slot = jail.Slot(
+    slot = Slot(
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
@@ -305,25 +298,6 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         return zygote.into_case(run, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
-
-
-def out_of_sight(covers: dict[str, list[list[str]]]) -> list[str]:
-    """Packages that were asked for and that this interpreter does not find by itself; the first few."""
-    looked = {os.path.realpath(path) for path in sys.path}
-    entries = [entry for shown in covers.values() for entry in shown]
-    return [name for source, name in entries if os.path.realpath(os.path.dirname(source)) not in looked][:5]
-
-
-def own_threads() -> int:
-    """Threads of this user on the host, which its process limit counts too where nothing separates them."""
-    count, uid = 0, os.getuid()
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
-                count += len(os.listdir(f"/proc/{name}/task"))
-        except OSError:
-            continue
-    return count
 
 
 class Host:

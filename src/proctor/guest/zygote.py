@@ -22,7 +22,8 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any, NoReturn
 
 from . import case, finish, forks, harness, linux, protocol, stream
-from .jail import Jail, Run, Slot
+from .jail import Jail
+from .slot import Run, Slot
 
 Script = tuple[types.CodeType, dict[str, Any]]  # a program's code and the names of its ``__main__``
 
@@ -78,6 +79,13 @@ def packages(over: list[list[Any]]) -> Iterator[None]:
     yield
     for place, _ in over:
         linux.umount(place, linux.MNT_DETACH)
+
+
+def out_of_sight(covers: dict[str, list[list[str]]]) -> list[str]:
+    """Packages that were asked for and that this interpreter does not find by itself; the first few."""
+    looked = {os.path.realpath(path) for path in sys.path}
+    entries = [entry for shown in covers.values() for entry in shown]
+    return [name for source, name in entries if os.path.realpath(os.path.dirname(source)) not in looked][:5]
 
 
 def start_site(covered: bool) -> None:

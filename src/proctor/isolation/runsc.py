@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from proctor.core.errors import IsolationUnavailable
-from proctor.guest import bundle, tree
+from proctor.guest import bundle
+from proctor.isolation import sweep
 
 INSTALL = "apt-get install runsc"
 _FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/opt/gvisor")
@@ -65,6 +66,15 @@ def find() -> Runsc:
     return _tried(path, os.stat(path).st_mtime_ns, os.geteuid())
 
 
+def state() -> str:
+    """Whether the level can be had here, in words: with what, or what to do."""
+    try:
+        found = find()
+    except IsolationUnavailable as exc:
+        return str(exc).removeprefix("isolation 'gvisor': ").removeprefix("isolation 'gvisor' ")
+    return f"can be had: {found.path} {found.version}, platform {found.platform}"
+
+
 @cache
 def _tried(path: str, stamp: int, user: int) -> Runsc:
     del stamp  # a part of the key: another file at the same place is tried anew
@@ -112,8 +122,7 @@ def _fails(path: str, flags: tuple[str, ...]) -> str | None:
             return f"nothing came of it in {_PROBE_S:.0f} s"
         finally:
             _end(process, box)
-            with contextlib.suppress(OSError):
-                tree.remove(os.fsencode(box))
+            sweep.remove_box(box)
     words = said.decode("utf-8", "replace").strip()
     return None if bundle.PROBE in words else words[-300:] or f"status {process.returncode}"
 
