@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
 from handed import handed
 from proctor.isolation.runsc import Runsc
 
