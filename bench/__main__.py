@@ -16,6 +16,7 @@ from rich.table import Table
 
 from bench import boxes, machine, report, sides
 from bench.contest import Times, contest, once
+from proctor.core.errors import IsolationUnavailable
 from proctor.engine.languages import LANGUAGES
 from proctor.engine.shared import SyncEngine
 from proctor.images.host import host_image
@@ -64,8 +65,36 @@ class Bench:
             finally:
                 one.close()
                 two.close()
+        self.gvisor(image)
         self.sandboxes()
         self.report()
+
+    def gvisor(self, image: Any) -> None:
+        """The same inside gVisor, where it can be had."""
+        self.say("gVisor")
+        try:
+            one = SyncEngine(slots=1, isolation="gvisor", image=image)
+        except IsolationUnavailable as exc:
+            self.add("gVisor", f"skipped: {str(exc)[:60]}")
+            return
+        try:
+            runners = {
+                "cold": lambda: sides.cold(lambda: SyncEngine(slots=1, isolation="gvisor", image=image)),
+                "pooled": lambda: sides.first_output(one, sides.job(1)),
+                "warm": lambda: sides.each_case(one, sides.job(8)),
+                "real": lambda: sides.each_case(one, sides.job(3, warm=False)),
+            }
+            times = contest(runners, 8 * self.scale)
+            sizes = [sum(map(machine.proportional, machine.family(pid))) for pid in one.agent_pids()]
+        finally:
+            one.close()
+        self.keep("gvisor", times)
+        self.results["gvisor_idle_slot_mb"] = round(median(sizes) / 1e6, 2)
+        self.add("gVisor: engine created to first Python output", ms(times["cold"].median))
+        self.add("  first output in a slot that is ready", ms(times["pooled"].median))
+        self.add("  one case, warm, in an open jail", ms(times["warm"].median))
+        self.add("  one case by a fresh python3", ms(times["real"].median))
+        self.add("  memory of an idle slot (PSS)", f"{median(sizes) / 1e6:.0f} MB")
 
     def sandboxes(self) -> None:
         """Sandboxes of the SDK."""

@@ -68,10 +68,10 @@ make_venv() {
     return 1
 }
 
-# The compilers and runtimes that the tests of other languages run, and a browser for those of the report's page.
+# The compilers and runtimes that the tests of other languages run, a browser for those of the report's page, gVisor.
 system_tools() {
     missing=
-    for pair in g++:g++ gcc:gcc make:make node:nodejs javac:default-jdk-headless chromium:chromium; do
+    for pair in g++:g++ gcc:gcc make:make node:nodejs javac:default-jdk-headless chromium:chromium runsc:runsc; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
     done
     [ -n "$missing" ] || return 0

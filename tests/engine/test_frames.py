@@ -98,6 +98,8 @@ Script = Callable[[Peer], None]
 class FakeBoundary:
     """Starts agents that follow scripts, the last one again and again; its supervisors are processes that end at a word."""
 
+    agent_mib = 32
+
     def __init__(self, *scripts: Script) -> None:
         self.scripts = scripts
         self.started: list[AgentProcess] = []

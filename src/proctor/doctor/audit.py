@@ -21,6 +21,9 @@ MARK = "escape_mark"
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 # An agent's arguments differ from one to the next; what it is does not.
 _AGENT = re.compile(r"(\S+/guest/main\.py) .*")
+# What runsc starts for an agent, with the directory that names the agent; whatever has such an ancestor is of gVisor.
+_RUNSC = re.compile(r"runsc.* --root[= ]\S*/proctor-\d+-")
+GVISOR = "gVisor of an agent"
 # Control groups and folders are named for the process whose engine made them.
 _OWNER = re.compile(r"proctor-(\d+)-")
 JAIL_UIDS = 1 << 30  # identities of jails are above all that hosts hand out
@@ -122,10 +125,20 @@ def _commands() -> tuple[Counter[str], Counter[str]]:
     ours, others = Counter[str](), Counter[str]()
     for pid, (parent, command) in processes.items():
         if _related(pid, processes):
-            ours[_AGENT.sub(r"\1", command)[:160]] += 1
+            ours[GVISOR if _in_gvisor(pid, processes) else _AGENT.sub(r"\1", command)[:160]] += 1
         elif pid != os.getpid() and 2 not in (pid, parent):
             others[command[:160]] += 1
     return ours, others
+
+
+def _in_gvisor(pid: int, processes: dict[int, tuple[int, str]]) -> bool:
+    seen: set[int] = set()
+    while pid in processes and pid not in seen:
+        if _RUNSC.search(processes[pid][1]):
+            return True
+        seen.add(pid)
+        pid = processes[pid][0]
+    return False
 
 
 def _owner(path: str) -> int:
@@ -255,7 +268,11 @@ def compare(before: Snapshot, after: Snapshot, *, running: bool = False) -> list
     Args:
         running: this process's engine still runs, so what it holds is not left over.
     """
-    left = [f"process: {command}" for command in (after.processes - before.processes).elements()]
+    left = [
+        f"process: {command}"
+        for command in (after.processes - before.processes).elements()
+        if not (running and command == GVISOR)
+    ]
     for kind, names in after.things.items():
         fresh = sorted(names - before.things.get(kind, frozenset()))
         left += [f"{kind}: {name}" for name in fresh if not _belongs(name, running)]

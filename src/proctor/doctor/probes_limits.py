@@ -184,7 +184,7 @@ say()
         key="inodes",
         title="files in /workspace and /tmp together",
         judge=at_most(LIMITS.workspace_inodes + 8, "files", floor=16),
-        remedy="run as root or allow user namespaces, for a file system of a fixed size",
+        remedy="run as root or allow user namespaces, for a file system of a fixed size; in gVisor a newer runsc",
         program=COUNTED
         + """
 for number in range(1000):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proctor.doctor.probe import Probe, nothing_worked
+from dataclasses import replace
+
+from proctor.doctor.probe import LIMITS, Probe, nothing_worked
 
 NAMESPACES = (
     "run as root, or allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, "
@@ -146,6 +148,7 @@ WALLS: tuple[Probe, ...] = (
     ),
     Probe(
         key="system_calls",
+        limits=replace(LIMITS, cpu_s=5.0),  # a process for each, which takes a while where forks are slow
         title="system calls that solutions do not need are refused",
         judge=nothing_worked,
         remedy=SECCOMP,
@@ -219,7 +222,8 @@ WALLS: tuple[Probe, ...] = (
         def map_root():
             with open("/proc/self/uid_map", "w") as file:
                 file.write("0 0 1")
-        attempt("spares itself from the OOM killer", spare)
+        if not host["own_kernel"]:  # gVisor takes the word and kills nobody for memory
+            attempt("spares itself from the OOM killer", spare)
         attempt("root in its own user namespace", map_root)
         done()
         """,
@@ -253,7 +257,8 @@ WALLS: tuple[Probe, ...] = (
             return False
         attempt("setuid programs", setuid_program)
         attempt("real-time scheduling", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
-        attempt("higher priority", lambda: os.nice(-1) < 0)
+        if not host["own_kernel"]:  # gVisor takes the number and gives nothing for it
+            attempt("higher priority", lambda: os.nice(-1) < 0)
         done()
         """,
     ),
@@ -297,7 +302,7 @@ WALLS: tuple[Probe, ...] = (
             attempt(path, lambda: host["name"] in open(path).read().split() and "localhost" != host["name"])
         for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id", "/sys/class/dmi/id/product_uuid", "/proc/cmdline",
                      "/var/lib/dbus/machine-id"):
-            attempt(path, lambda: len(open(path).read()) > 0)
+            attempt(path, lambda: len(text := open(path).read()) > 0 and not (host["own_kernel"] and text != host["cmdline"]))
         done()
         """,
     ),

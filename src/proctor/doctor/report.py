@@ -22,6 +22,7 @@ _STYLES = {
 }
 LEVELS = {
     "jail": "namespaces, read-only root, system call filter, Landlock, limits",
+    "gvisor": "a kernel in user space around namespaces, system call filter and limits",
     "degraded": "no namespaces here: system call filter, Landlock and limits only",
 }
 

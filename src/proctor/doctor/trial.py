@@ -74,7 +74,7 @@ class Finding:
         return row if self.holds else row | {"tried": self.tried, "remedy": self.remedy}
 
 
-def facts(canary: Canary) -> dict[str, Any]:
+def facts(canary: Canary, level: str) -> dict[str, Any]:
     """What an attacker is told about the host, so that it does not have to guess."""
     home = Path.home()
     return {
@@ -85,6 +85,8 @@ def facts(canary: Canary) -> dict[str, Any]:
         "files": [str(path) for path in canary.files if path.is_file()],
         "home": str(home) if home != Path("/") else "/root",
         "name": os.uname().nodename,
+        "own_kernel": level == "gvisor",
+        "cmdline": Path("/proc/cmdline").read_text() if os.path.exists("/proc/cmdline") else "",
         "names": sorted(set(os.environ) - ORDINARY),
     }
 
@@ -123,7 +125,8 @@ def examine(engine: Runner, canary: Canary, before: audit.Snapshot, probes: Sequ
     Args:
         before: the host with the engine and the canary in place, before any probe ran.
     """
-    known, visits, level = facts(canary), canary.visits(), engine.isolation
+    level = engine.isolation
+    known, visits = facts(canary, level), canary.visits()
     waiting = [(probe, way, engine.submit(job(probe, known, warm))) for probe in probes for way, warm in WAYS]
     shown: dict[str, list[tuple[str, Shown]]] = {probe.key: [] for probe in probes}
     for probe, way, future in waiting:

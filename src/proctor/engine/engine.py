@@ -20,12 +20,12 @@ from proctor.engine import capacity
 from proctor.engine.admission import Admission, Ticket
 from proctor.engine.job import Job, Pair
 from proctor.engine.link import Link
-from proctor.engine.pair import AGENT_MIB, run_pair
+from proctor.engine.pair import run_pair
 from proctor.engine.settling import DECISIVE, Settling, Todo
 from proctor.guest import protocol
 from proctor.images.host import host_image
 from proctor.isolation.base import Boundary
-from proctor.isolation.jail import JailBoundary
+from proctor.isolation.choice import boundary_for
 
 ATTEMPTS = 5  # agents that may fail under a case in a row before it is an infrastructure error
 CLOSED = "the engine was closed"
@@ -36,7 +36,7 @@ class Engine:
 
     Args:
         slots: jobs at once; None is one per usable core.
-        isolation: ``auto``, ``jail`` or ``degraded``.
+        isolation: ``auto``, ``jail``, ``degraded`` or ``gvisor``; see ``boundary_for``.
         memory_mib: budget for all jobs together; None is 0.8 of what is free now.
         image: what programs see; None is the host's interpreter, bare.
     """
@@ -46,7 +46,7 @@ class Engine:
         image: Image | None = None, boundary: Boundary | None = None,
     ) -> None:  # fmt: skip
         self.slots = slots or capacity.cores()
-        self.boundary = boundary or JailBoundary(isolation)
+        self.boundary = boundary or boundary_for(isolation)
         self.image = image or host_image()
         self._admission = Admission(self.slots, memory_mib or int(0.8 * capacity.free_mib()))
         self._gates: dict[Ticket, asyncio.Event] = {}
@@ -101,6 +101,11 @@ class Engine:
             await asyncio.wait(self._endings)
         while self._runs:  # each sees that it is over at its next step
             await asyncio.sleep(0.001)
+
+    @property
+    def agent_mib(self) -> int:
+        """Memory that an idle slot may take beside its job."""
+        return self.boundary.agent_mib
 
     @property
     def closed(self) -> str:
@@ -195,7 +200,7 @@ class Engine:
                 faults.clear()
                 continue
             before = settling.count()
-            ticket = Ticket(owner, memory + AGENT_MIB, todo.alone)
+            ticket = Ticket(owner, memory + self.agent_mib, todo.alone)
             await self.admitted(ticket)
             try:
                 await self._on_a_link(job, replace(todo, cases=left), settling, ticket, fresh=bool(faults))

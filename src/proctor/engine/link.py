@@ -126,6 +126,13 @@ class Link:
         if program.compile:
             expected.insert(0, (-1, compile_limits, _COMPILER))
         self.compiling, failed = bool(program.compile), None
+        if self.agent.around is not None:
+            both = limits, *([compile_limits] if program.compile else [])
+            self.agent.around.bound(
+                max(one.memory_mib for one in both),
+                max(one.workspace_mib for one in both),
+                max(one.processes for one in both),
+            )
         late, token = 0, secrets.randbits(62)
         told: dict[str, Any] = {"token": token} if stop_after is None else {"token": token, "stop_after": stop_after}
         feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told, pipes))

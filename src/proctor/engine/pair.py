@@ -23,7 +23,6 @@ from proctor.engine.link import Link
 from proctor.engine.settling import DECISIVE, killed
 from proctor.guest import protocol
 
-AGENT_MIB = 32  # what an idle slot may take beside its job
 _SIGKILL = 9
 # CPU per wall time of both halves: below it they did not wait for a CPU. Beside 8 busy loops on 2 cores a process
 # that wants to run gets 0.2; one that sleeps uses 0.001.
@@ -34,6 +33,10 @@ class Slots(Protocol):
     """What a pair needs of the engine."""
 
     replaced: int
+
+    @property
+    def agent_mib(self) -> int:
+        """Memory that an idle slot may take beside its job."""
 
     @property
     def closed(self) -> str:
@@ -111,7 +114,7 @@ async def _settled(engine: Slots, pair: Pair, owner: object, attempts: int, *, a
     while len(faults) < attempts:
         if engine.closed:
             return engine.closed
-        ticket = Ticket(owner, memory + 2 * AGENT_MIB, alone)
+        ticket = Ticket(owner, memory + 2 * engine.agent_mib, alone)
         await engine.admitted(ticket)
         links: list[Link] = []
         try:

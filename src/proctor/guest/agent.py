@@ -42,8 +42,13 @@ _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, er
 
 def main(folder: str) -> zygote.Script:
     """Run as the supervisor; returns only in a case's process, with its script."""
-    config: dict[str, Any] = json.loads(sys.argv[1])
-    inherited.fix_layout()
+    config: dict[str, Any] = json.loads(inherited.told(sys.argv[1]))
+    if config.get("inside"):
+        from . import cage
+
+        return cage.main(config, folder)
+    if config["levels"] != ["gvisor"]:  # whose own kernel keeps its layout to itself
+        inherited.fix_layout()
     os.environ.clear()
     os.environ.update(config["env"])
     inherited.lift_limits()
@@ -69,7 +74,12 @@ def main(folder: str) -> zygote.Script:
                     f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it"
                 )
                 continue
-            pid, reason = start(config, level, group, folder, host)
+            if level == "gvisor":
+                from . import bundle
+
+                pid, reason = bundle.launch(config, group)
+            else:
+                pid, reason = start(config, level, group, folder, host)
             if pid == 0:
                 return _program.pop()
             if pid > 0:
@@ -207,19 +217,24 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
 
 def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
     """Be the zygote: prepare once, tell the host, fork jails; returns in a case's process."""
-    from . import jail, protocol, stream, zygote
+    from . import protocol, stream, zygote
+    from .slot import Slot
 
     if config["lobby"]:
         from . import lobby
 
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if select.select([go], [], [], 0)[0]:
-        os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
-    os.close(go)
+    inside, sentry = level != "degraded", level == "gvisor"
+    if not sentry:  # there this is pid 1
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if select.select([go], [], [], 0)[0]:
+            os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
+        os.close(go)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    inside = level == "jail"
     alone = os.geteuid() not in (0,)
-    if inside:
+    if sentry:
+        proc = True
+        os.chdir("/workspace")
+    elif inside:
         linux.set_hostname("proctor")
         proc = root.mount_proc()
         os.chdir("/workspace")
@@ -231,38 +246,44 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     uid = None if alone else (config["uid"] + 1 if config.get("host_identity") or not inside else CASE_UID)
     if not alone:
-        linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
+        try:
+            linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS_LOCKED)
+        except OSError:
+            if not sentry:
+                raise
     features = {
         "level": level,
         "stepped_down": config.get("reasons", []),
         "root": not alone,
-        "user_namespace": inside and not config.get("host_identity", False),
+        "user_namespace": inside and not sentry and not config.get("host_identity", False),
         "namespaces": inside,
         "memory": group.memory,
         "cpu": group.cpu,
         "pids": group.pids,
         "landlock": landlock.abi(),
         "proc": proc,
-        "fixed_layout": bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
+        "fixed_layout": not sentry and bool(linux.personality(0xFFFFFFFF) & linux.ADDR_NO_RANDOMIZE),
         "python": sys.version.split()[0],
         "own_pids": 2,  # the zygote and the jail
-        "own_processes": 2 if inside else own_threads() + 256,
-    }
+        "own_processes": 2 if inside else inherited.own_threads() + 256,
+    } | config.get("features", {})
     with zygote.packages(config.get("over", [])):
         zygote.preload(config["preload"], inside and not config["lobby"])
-    if not inside and (unseen := out_of_sight(config["root"]["covers"])):
+    if not inside and (unseen := zygote.out_of_sight(config["root"]["covers"])):
         # Else every program that imports them would fail, by no fault of its own.
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
-    slot = jail.Slot(
+    slot = Slot(
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
         seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
-        preloaded=zygote.modules_now(), features=features,
+        preloaded=zygote.modules_now(), features=features, sentry=sentry,
+        unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),
     )  # fmt: skip
     stream.write_all(
         slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})
     )
-    os.close(news)
+    if not sentry:
+        os.close(news)
     if not inside:
         os.environ["TMPDIR"] = slot.env["TMPDIR"] = f"{slot.box}/tmp"
         os.environ["HOME"] = slot.env["HOME"] = f"{slot.box}/workspace"
@@ -277,25 +298,6 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         return zygote.into_case(run, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
-
-
-def out_of_sight(covers: dict[str, list[list[str]]]) -> list[str]:
-    """Packages that were asked for and that this interpreter does not find by itself; the first few."""
-    looked = {os.path.realpath(path) for path in sys.path}
-    entries = [entry for shown in covers.values() for entry in shown]
-    return [name for source, name in entries if os.path.realpath(os.path.dirname(source)) not in looked][:5]
-
-
-def own_threads() -> int:
-    """Threads of this user on the host, which its process limit counts too where nothing separates them."""
-    count, uid = 0, os.getuid()
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
-                count += len(os.listdir(f"/proc/{name}/task"))
-        except OSError:
-            continue
-    return count
 
 
 class Host:

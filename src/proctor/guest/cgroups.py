@@ -12,9 +12,12 @@ of 16 ms.
 from __future__ import annotations
 
 import os
+import time
 
 _V1 = ("memory", "cpuacct", "pids", "cpu")
 _PERIOD_US = 100_000
+_TASK = 4 << 20  # bytes that a process costs such a kernel at the least
+_OVERHEAD, _SLACK_NS = 4, 10**9  # a kernel in user space takes less than so many times what its program does
 
 
 def find(root: str = "/proc/self") -> dict[str, str]:
@@ -151,6 +154,8 @@ class Group:
         self.cpu = self._cpu is not None or self._stat is not None
         self.pids = self._pids is not None
         self.has_quota = self._quota is not None
+        self._outside: dict[str, int] = {}
+        self._floor = self._cores = 0
 
     def join(self) -> None:
         """Move this process into the group."""
@@ -189,6 +194,50 @@ class Group:
                 os.pwrite(self._quota, b"%d" % quota if v1 else b"%d %d" % (quota, _PERIOD_US), 0)
             except OSError:
                 pass  # above what a group further up may have: that one holds it
+
+    # ------------------------------------------------------------ around a kernel of its own
+
+    def meters(self) -> dict[str, int]:
+        """Descriptors of this group's meters, by name: those of ``surround``."""
+        found = {"cpu": self._cpu, "cpu_stat": self._stat, "memory": self._usage}
+        return {name: fd for name, fd in found.items() if fd is not None}
+
+    def surround(self, meters: dict[str, int]) -> None:
+        """Meters of the host's group around the kernel that this process runs in. They count that kernel too."""
+        self._outside, self._cores = meters, os.cpu_count() or 1
+        self._floor = _number(meters.get("memory"))
+
+    @property
+    def surrounded(self) -> list[str]:
+        """What is measured from outside."""
+        return sorted(name.partition("_")[0] for name in self._outside)
+
+    def outside_ns(self) -> int:
+        """CPU nanoseconds that the host has counted, 0 where it does not tell."""
+        return _number(self._outside["cpu"]) if "cpu" in self._outside else _usec(self._outside.get("cpu_stat"))
+
+    def held(self, counted: int, start: dict[str, int]) -> int:
+        """CPU nanoseconds of a case: what was counted inside, held against what the host says since ``start``.
+
+        Inside, ticks are counted: on a busy host also those in which a program only waited for a CPU, and for one
+        that sleeps through the ticks none. The host counts all, and the kernel around the program with it. Where
+        it does not tell, no more can have been used than there are CPUs.
+        """
+        if start["outside"]:
+            most = self.outside_ns() - start["outside"]
+            return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
+        return min(counted, (time.monotonic_ns() - start["now"]) * self._cores) if self._cores else counted
+
+    def grown(self, counted: int, processes: int) -> int:
+        """Bytes of a tree: what was counted inside, where shared pages count for all that have them, or what the host
+        counts beyond the kernel around this process if that is less.
+        """
+        if "memory" not in self._outside:
+            return counted
+        kernel = self._floor + _TASK * max(0, processes - 1)
+        return min(counted, max(0, _number(self._outside["memory"]) - kernel))
+
+    # ------------------------------------------------------------ meters
 
     def usage(self) -> int:
         """Bytes in use now, 0 where unknown."""
@@ -229,11 +278,7 @@ class Group:
         """CPU nanoseconds of everything that was ever in the group."""
         if self._cpu is not None:
             return _number(self._cpu)
-        if self._stat is not None:
-            for line in os.pread(self._stat, 512, 0).split(b"\n"):
-                if line.startswith(b"usage_usec "):
-                    return int(line[11:]) * 1000
-        return 0
+        return _usec(self._stat)
 
 
 def _open(path: str, flags: int) -> int | None:
@@ -259,3 +304,12 @@ def _number(fd: int | None) -> int:
         return int(os.pread(fd, 32, 0))
     except (OSError, ValueError):
         return 0
+
+
+def _usec(fd: int | None) -> int:
+    """Nanoseconds, from a version 2 group's ``cpu.stat``."""
+    if fd is not None:
+        for line in os.pread(fd, 512, 0).split(b"\n"):
+            if line.startswith(b"usage_usec "):
+                return int(line[11:]) * 1000
+    return 0

@@ -14,7 +14,7 @@ import signal
 from dataclasses import dataclass, field
 
 from . import case, linux, watch
-from .jail import Run
+from .slot import Run
 from .stream import high
 
 PIECE = 1 << 16

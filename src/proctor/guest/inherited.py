@@ -68,3 +68,23 @@ def shortage(limits: dict[str, Any]) -> str | None:
         if hard != resource.RLIM_INFINITY and hard < needed:
             return f"the hard limit `ulimit -H{name}` of the calling process is {hard}, and the job may need {needed}"
     return None
+
+
+def own_threads() -> int:
+    """Threads of this user on the host, which its process limit counts too where nothing separates them."""
+    count, uid = 0, os.getuid()
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
+                count += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return count
+
+
+def told(text: str) -> str:
+    """Settings as JSON, from the command line or from the file that it names."""
+    if text.startswith("/"):
+        with open(text) as file:
+            return file.read()
+    return text

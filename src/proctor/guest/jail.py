@@ -23,43 +23,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from . import case, inherited, landlock, linux, protocol, root, seccomp, tree, watch
-from .cgroups import Group
+from .slot import Run, Slot
 from .stream import FAILED, high, peek, read_exact, take_pipes, write_all
 
 _COLLECT_FILES = 4096
-
-
-@dataclass(slots=True)
-class Slot:
-    """What a zygote hands to each of its jails."""
-
-    control: int
-    group: Group
-    namespaces: bool
-    box: str  # directory of the workspace where there is no mount namespace
-    uid: int | None
-    seccomp: bytes | None
-    landlock_abi: int
-    readable: list[str]
-    python: str
-    env: dict[str, str]
-    preloaded: frozenset[str]
-    features: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Run:
-    """How the child goes on after the walls are up; only ever seen in a case's process."""
-
-    source: str | None = None  # a script to run in this warm interpreter
-    argv: list[str] = field(default_factory=list)
-    request: bytes | None = None
-    cwd: str = "/workspace"
-    piped: bool = False  # what was written to its stderr cannot be taken back
 
 
 class Jail:
@@ -75,6 +45,7 @@ class Jail:
         self.traces: list[object] = []  # of the workspace as it was made; empty when that would not tell
         self.rules = -1
         self.broken = False
+        self.own = -1  # this process's sizes, where its directory is covered
         self.late = 0  # cases that were ended for their time
 
     def serve(self) -> Run:
@@ -132,6 +103,9 @@ class Jail:
         if self.slot.namespaces:
             linux.unshare(linux.NEWNS)
             self.slot.features["proc"] = root.mount_proc()
+            if self.slot.sentry:  # which shows everybody's environment and maps
+                self.own = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+                linux.mount("none", "/proc/1", "tmpfs", linux.MS_RDONLY, "size=4096,mode=700")
         else:
             linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -185,6 +159,8 @@ class Jail:
         if not self.slot.namespaces and self.used:
             for path in (self.cwd, self.temp):
                 tree.remove(os.fsencode(path))
+        if self.slot.sentry:
+            root.leave()
 
     # ------------------------------------------------------------ running
 
@@ -219,7 +195,7 @@ class Jail:
         write_all(streams[0], stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
         result = streams[3] if request is not None else -1
-        count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"])
+        count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"]) - slot.uncounted
         seconds = int(header["cpu_kill"] * header["steps"] / 1e9) + 2
         del stdin
         mark_read, mark = os.pipe2(os.O_CLOEXEC)
@@ -228,12 +204,14 @@ class Jail:
             self.rules = high(self.ruleset())
         setup = case.Setup(
             pipes[0] if talk else streams[0], pipes[1] if talk == "stdio" else streams[1], streams[2], result, self.cwd,
-            case.rlimits(limits, seconds, group_memory=group.memory, processes=count),
+            [row for row in case.rlimits(limits, seconds, group_memory=group.memory, processes=count) if row[0] not in slot.unset],
             slot.uid, self.rules if self.rules >= 0 else None, slot.seccomp, mark,
             pipes[1] if talk == "request" else -1,
         )  # fmt: skip
         group.set_pids(limits["processes"] + slot.features["own_pids"])
         group.set_memory(group.usage() + limits["memory"])
+        if slot.sentry:
+            linux.unshare(linux.NEWNET)  # its loopback works, so that connections would show in the next case
         readings = watch.meters(group)
         start = time.monotonic_ns()
         pid = os.fork()
@@ -254,8 +232,9 @@ class Jail:
         for pipe in pipes if talk else ():
             os.close(pipe)  # no end of them but the program's, so that the other half sees that one close
         watcher = watch.Watch(
-            pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control
-        )
+            pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control,
+            own=self.own,
+        )  # fmt: skip
         try:
             ended, waited = watcher.run(
                 limits, cpu_kill=header["cpu_kill"], steps=header["steps"], streams=(streams[1], streams[2], result),

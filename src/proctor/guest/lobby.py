@@ -11,8 +11,8 @@ import select
 import signal
 
 from . import linux, protocol, stream, watch, zygote
-from .jail import Run, Slot
 from .room import Room
+from .slot import Run, Slot
 
 
 def loop(slot: Slot) -> Run:

@@ -15,7 +15,7 @@ from typing import Any
 from . import case, commands, linux, protocol, watch
 from .commands import Command
 from .files import Refused
-from .jail import Run, Slot
+from .slot import Run, Slot
 from .stream import FAILED, high
 
 MOST = 256  # commands at once: each has up to three descriptors here

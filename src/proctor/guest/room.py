@@ -22,8 +22,8 @@ import signal
 from typing import Any
 
 from . import files, floor, linux, packing, protocol, seccomp, watch
-from .jail import Run, Slot
 from .processes import Processes
+from .slot import Run, Slot
 from .stream import FAILED, high, read_exact, take_fds, write_all
 
 PORTS = (3128, 80, 443)  # TCP: what a program asks for by proxy, by HTTP, by TLS

@@ -16,6 +16,7 @@ from . import linux
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _MOST_OWNED = 10_000  # directories; the root has room for them
 _SIZE = {False: "mode=755,size=4m,nr_inodes=4096", True: "mode=755,size=64m,nr_inodes=65536"}
+bound_inodes = True  # False in a gVisor that cannot
 _POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp")
 
 
@@ -45,13 +46,13 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     linux.mount("proctor", top, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, _SIZE[bool(plan.get("skeleton"))])
     for path in ("proc", "dev", "etc", "tmp", "workspace", "box", ".old", *plan["dirs"]):
         os.makedirs(f"{top}/{path.lstrip('/')}", exist_ok=True)
-    _furnish(top, plan)
+    furnish(top, plan)
     if skeleton := plan.get("skeleton"):
         # The same without anything mounted on it: the kernel lays no overlay over what it would uncover.
         os.makedirs(f"{top}{skeleton}")
-        _furnish(top + skeleton, plan)
+        furnish(top + skeleton, plan)
         for fd, inside in sources:
-            _point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
+            point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
         for path in _directories(plan["owned"], plan["owned_but"]):
             os.makedirs(f"{top}{plan['owned_at']}{path}")
             os.chown(f"{top}{plan['owned_at']}{path}", plan["owner"], plan["owner"])
@@ -91,7 +92,8 @@ def _directories(tops: list[str], but: list[str]) -> list[str]:
     return found
 
 
-def _furnish(top: str, plan: dict[str, Any]) -> None:
+def furnish(top: str, plan: dict[str, Any]) -> None:
+    """Write a plan's files and links below ``top``."""
     for path, text in plan["files"].items():
         os.makedirs(os.path.dirname(f"{top}{path}"), exist_ok=True)
         with open(f"{top}{path}", "w") as file:
@@ -112,7 +114,8 @@ def _cover(top: str, folder: str, entries: list[tuple[int, str]], fds: str) -> N
     linux.mount("none", top + folder, None, flags | linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
 
 
-def _point(target: str, is_dir: bool) -> None:
+def point(target: str, is_dir: bool) -> None:
+    """Make what something can be mounted on."""
     if is_dir:
         os.makedirs(target, exist_ok=True)
     else:
@@ -121,7 +124,7 @@ def _point(target: str, is_dir: bool) -> None:
 
 
 def _bind(source: str, target: str, is_dir: bool) -> None:
-    _point(target, is_dir)
+    point(target, is_dir)
     linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
 
 
@@ -165,10 +168,21 @@ def fresh_workspace(size: int, inodes: int, uid: int, first: bool) -> None:
         linux.umount("/workspace", linux.MNT_DETACH)
         linux.umount("/tmp", linux.MNT_DETACH)
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME  # what one case reads, the next cannot see
-    linux.mount("workspace", "/box", "tmpfs", flags, f"size={size},nr_inodes={inodes + 4},mode=711")
+    files = f",nr_inodes={inodes + 4}" if bound_inodes else ""
+    linux.mount("workspace", "/box", "tmpfs", flags, f"size={size},mode=711{files}")
     for name, point, mode in (("w", "/workspace", 0o755), ("t", "/tmp", 0o1777)):
         os.mkdir(f"/box/{name}")
         os.chmod(f"/box/{name}", mode)
         os.chown(f"/box/{name}", uid, uid)
         linux.mount(f"/box/{name}", point, None, linux.MS_BIND)
     linux.umount("/box", linux.MNT_DETACH)
+
+
+def leave() -> None:
+    """Take a jail's mounts away: in a gVisor without mount namespaces of one's own they would stay for the next."""
+    os.chdir("/")
+    for place in ("/workspace", "/tmp", "/proc"):
+        try:
+            linux.umount(place, linux.MNT_DETACH)
+        except OSError:
+            pass  # it never ran a case

@@ -18,6 +18,7 @@ from typing import Any
 
 from .cgroups import Group
 
+SOON_MS = 2  # between looks while memory grows towards the limit
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S = 1.0
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
@@ -30,7 +31,7 @@ _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 class Watch:
     """One case under way. ``run`` returns when no process of it is left."""
 
-    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int) -> None:
+    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int, own: int = -1) -> None:  # fmt: skip
         self.pid, self.group, self.in_namespace = pid, group, in_pid_namespace
         self.signals, self.control = signals, control
         self.status: int | None = None
@@ -38,7 +39,10 @@ class Watch:
         self.peak = 0
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
-        self.base = 0 if group.memory else _resident(os.getpid())
+        self.base = (
+            0 if group.memory else _resident(os.getpid()) if own < 0 else int(os.pread(own, 99, 0).split()[1]) * _PAGE
+        )
+        self.total = self.grew = 0  # bytes at the last look, and by how much more than at the one before
 
     def run(
         self, limits: dict[str, Any], *, cpu_kill: int, steps: int, streams: tuple[int, int, int], meters: dict[str, int],
@@ -67,7 +71,7 @@ class Watch:
         ended: str | None = None
         waited = step_cpu = step_wall = done = size = 0
         while True:
-            ready = dict(poller.poll(TICK_MS))
+            ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
             if self.signals in ready:
                 drain(self.signals)
             if self._reap():
@@ -172,7 +176,7 @@ class Watch:
             fields = _stat(pid)
             if fields:
                 total += sum(int(x) for x in fields[11:15]) / _CLOCK_TICK
-        return int(total * 1e9) + _children_ns() - meters["children"]
+        return self.group.held(int(total * 1e9) + _children_ns() - meters["children"], meters)
 
     def _memory(self, limit: int) -> int:
         """Bytes that the tree holds. Forks share what the jail itself has; near the limit shares are counted (dear)."""
@@ -182,6 +186,9 @@ class Watch:
             exact = [_proportional(pid) for pid in members]
             if all(exact):
                 total = sum(exact)
+            total = self.group.grown(total, len(members))
+        self.grew = total - self.total if total > limit // 2 else 0
+        self.total = total
         self.peak = max(self.peak, total)
         return total
 
@@ -207,6 +214,8 @@ def meters(group: Group) -> dict[str, int]:
     """Readings at the start of a case, to be subtracted at its end."""
     return {
         "cpu": group.cpu_ns(),
+        "outside": group.outside_ns(),
+        "now": time.monotonic_ns(),
         "self": time.process_time_ns(),
         "children": _children_ns(),
         "oom": group.oom_kills(),
@@ -220,7 +229,7 @@ def cpu_total(group: Group, start: dict[str, int]) -> int:
     """CPU nanoseconds of a case whose processes are all dead."""
     reaped = _children_ns() - start["children"]
     if not group.cpu:
-        return reaped
+        return group.held(reaped, start)
     return max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
 
 

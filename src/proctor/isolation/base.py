@@ -11,7 +11,17 @@ from typing import Protocol
 
 from proctor.core.image import Image
 
-LEVELS = ("auto", "jail", "degraded")  # auto: the strongest of the others that this host allows
+LEVELS = ("auto", "jail", "degraded", "gvisor")  # auto: jail, or degraded where this host allows no more
+
+
+class Around(Protocol):
+    """Bounds on the host around all of an agent."""
+
+    def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
+        """Set what the next job may use."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 @dataclass(slots=True)
@@ -25,6 +35,7 @@ class AgentProcess:
         log: what the agent itself wrote on stderr: a memory file, empty unless it broke.
         name: of its control group and directory, for the sweep.
         identity: the first of its two user numbers on the host, where it has any of its own.
+        around: bounds that the host sets around it, where it does not set its own.
     """
 
     process: subprocess.Popen[bytes]
@@ -33,6 +44,7 @@ class AgentProcess:
     log: int
     name: str
     identity: int
+    around: Around | None = None
 
     def release(self) -> None:
         """Tell the supervisor to end everything, and end the control stream. Never blocks; may be called again.
@@ -51,10 +63,19 @@ class AgentProcess:
         if self.log >= 0:
             os.close(self.log)
             self.log = -1
+        if self.around is not None:
+            self.around.close()
+            self.around = None
 
 
 class Boundary(Protocol):
-    """A wall. ``start`` raises OSError when not even the supervisor comes up."""
+    """A wall. ``start`` raises OSError when not even the supervisor comes up.
+
+    Attributes:
+        agent_mib: memory that an idle slot may take beside its job.
+    """
+
+    agent_mib: int
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start an agent for slot ``number``; it says READY, or FAULT, on its control stream."""

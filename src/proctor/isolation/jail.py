@@ -25,10 +25,11 @@ class JailBoundary:
     """Starts agents on this host's kernel.
 
     Args:
-        isolation: ``auto``, ``jail`` or ``degraded``; a named one is never stepped down from.
+        isolation: ``auto``, ``jail`` or ``degraded`` (``gvisor`` through its own boundary); a named one is never stepped down from.
         cgroup: use control groups where this user may.
     """
 
+    agent_mib = 32
     identities = Identities()  # of this process, whatever number of boundaries it has
 
     def __init__(self, isolation: str = "auto", *, cgroup: bool = True) -> None:
@@ -42,7 +43,14 @@ class JailBoundary:
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start one agent; see ``Boundary``."""
-        name = f"{sweep.owner_prefix()}{self.token}-{number}-{secrets.token_hex(3)}"
+        return self.spawn(image, self.name(number), {})
+
+    def name(self, number: int) -> str:
+        """A new agent's name."""
+        return f"{sweep.owner_prefix()}{self.token}-{number}-{secrets.token_hex(3)}"
+
+    def spawn(self, image: Image, name: str, more: dict[str, Any]) -> AgentProcess:
+        """Start one agent under a name, with ``more`` settings."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             identity = self.take()
             ours.callback(self.give_back, identity)
@@ -54,22 +62,26 @@ class JailBoundary:
             theirs.callback(watched.close)
             log = os.memfd_create("agent-log", os.MFD_CLOEXEC)
             ours.callback(os.close, log)
-            config = {
-                "control": guest.fileno(),
-                "lifeline": watched.fileno(),
-                "parent": os.getpid(),
-                "name": name,
-                "box": str(sweep.BOXES / name),
-                "levels": self.levels,
-                "cgroup": self.cgroup,
-                "root": image.plan,
-                "readable": image.readable,
-                "env": image.env,
-                "preload": image.preload,
-                "public_python": image.public_python,
-                "uid": identity,
-                "lobby": False,
-            } | self.extra
+            config = (
+                {
+                    "control": guest.fileno(),
+                    "lifeline": watched.fileno(),
+                    "parent": os.getpid(),
+                    "name": name,
+                    "box": str(sweep.BOXES / name),
+                    "levels": self.levels,
+                    "cgroup": self.cgroup,
+                    "root": image.plan,
+                    "readable": image.readable,
+                    "env": image.env,
+                    "preload": image.preload,
+                    "public_python": image.public_python,
+                    "uid": identity,
+                    "lobby": False,
+                }
+                | self.extra
+                | more
+            )
             process = subprocess.Popen(
                 [image.python, "-S", str(_MAIN), json.dumps(config)],  # the zygote runs site, inside the image
                 stdin=subprocess.DEVNULL,

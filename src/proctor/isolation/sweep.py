@@ -14,6 +14,7 @@ from proctor.core.process import pid_namespace, start_time
 
 PREFIX = "proctor-"
 BOXES = Path(tempfile.gettempdir())
+NOBODY = -1  # instead of an identity: its processes on the host are known by their names alone, whoever they run as
 
 
 def owner_prefix() -> str:
@@ -119,10 +120,13 @@ def _strays(name: str, identity: int) -> Iterator[int]:
         place = f"/proc/{entry}"
         with contextlib.suppress(OSError):
             user = os.stat(place).st_uid
-            if (root and user not in (0, identity, identity + 1)) or (not root and user != os.geteuid()):
+            named = identity == NOBODY and root
+            if not named and (
+                (root and user not in (0, identity, identity + 1)) or (not root and user != os.geteuid())
+            ):
                 continue
             ours = (
-                (root and user != 0)
+                (root and user != 0 and not named)
                 or word in os.fsencode(os.readlink(f"{place}/cwd"))
                 or any(word in Path(f"{place}/{file}").read_bytes() for file in ("cmdline", "environ"))
             )

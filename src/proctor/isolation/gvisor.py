@@ -1,0 +1,88 @@
+"""The wall of gVisor: a kernel in user space around the agent and its jail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+from proctor.core.image import Image
+from proctor.guest import cgroups
+from proctor.isolation import runsc, sweep
+from proctor.isolation.base import AgentProcess
+from proctor.isolation.jail import JailBoundary
+
+# What the kernel in user space may take beside a job: itself (50 MiB), what it keeps of files, pages not given back yet.
+_KERNEL_MIB = 256
+_PROCESS_MIB = 12  # what stands for a process on the host: 10 MiB were measured, most of them page tables
+# Its own threads. For each process of the program the platforms keep one on the host, with up to a thread for each
+# thread of the kernel that ever ran it.
+_KERNEL_TASKS, _MOST_TASKS = 512, 30_000
+
+
+class GvisorBoundary(JailBoundary):
+    """Starts agents inside containers of ``runsc``, one a slot.
+
+    Each has a control group on the host around all of it where this user may make one. The job's limits are set
+    there as well, with room for gVisor itself: nothing inside can change or leave them.
+
+    Raises:
+        IsolationUnavailable: no ``runsc`` works here.
+    """
+
+    agent_mib = 96
+
+    def __init__(self, *, cgroup: bool = True) -> None:
+        super().__init__("gvisor", cgroup=cgroup)
+        self.runsc = runsc.find()
+
+    def start(self, image: Image, number: int) -> AgentProcess:
+        """Start one agent; see ``Boundary``."""
+        name = self.name(number)
+        paths = cgroups.create(name) if self.cgroup else []
+        group = cgroups.Group(paths)
+        for fd in group.procs:
+            os.close(fd)
+        group.procs = []
+        try:
+            meters = group.meters()
+            agent = self.spawn(image, name, {"meters": list(meters), "runsc": self._told()})
+            agent.around = Around(group)
+            if meters:
+                with contextlib.suppress(OSError):  # it is dead already: that is seen by whoever reads its first word
+                    socket.send_fds(agent.control, [b"m"], list(meters.values()))
+            return agent
+        except BaseException:
+            group.close()
+            sweep.remove_named(name, sweep.NOBODY)
+            raise
+
+    def _told(self) -> dict[str, Any]:
+        found = self.runsc
+        return {"path": found.path, "flags": list(found.flags), "version": found.version, "platform": found.platform}
+
+    def take(self) -> int:
+        """None of its own: inside, identities are gVisor's."""
+        return sweep.NOBODY
+
+    def give_back(self, identity: int) -> None:
+        """Nothing to do: none was taken."""
+
+
+class Around:
+    """The bounds of the control group around one container."""
+
+    def __init__(self, group: cgroups.Group) -> None:
+        self.group = group
+        group.set_cpu(len(os.sched_getaffinity(0)))
+
+    def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
+        """Set what a job may use, all of it together, with room for the kernel in user space."""
+        self.group.set_pids(min(_MOST_TASKS, _KERNEL_TASKS + processes * (processes + 16)))
+        room = memory_mib + workspace_mib + _KERNEL_MIB + _PROCESS_MIB * processes
+        self.group.set_memory(self.group.usage() + (room << 20))
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.group.close()
