@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[dict[str, Any], str]] = {
         "        for i in range(0, len(x), 4096): x[i] = 1\n        time.sleep(60)\nos.wait()",
     ),
     "flood": (SUM, "while True: print('x' * 100_000)"),
-    "many forks": (SUM, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"),
+    "many forks": ({**SUM, "memory_limit_mib": 1024}, "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"),
     "leaves a child": (SUM, ADD + "import os, time\nif os.fork() == 0: time.sleep(1000)"),
     "threads": (SUM, f"import threading\nt = threading.Thread(target=lambda: exec({ADD!r}))\nt.start(); t.join()"),
     "subprocess": (SUM, f"import subprocess, sys\nprint(subprocess.check_output([sys.executable, '-c', {ADD!r}]).decode())"),
