@@ -24,8 +24,13 @@ _END = object()
 
 async def within(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
     """The same over there, with TimeoutError after so long."""
-    async with asyncio.timeout(seconds):
-        return await work
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await work
+    except TimeoutError as exc:
+        if limit.expired():
+            raise TimeoutError(f"the command has not ended within {seconds:g} s; it goes on") from exc
+        raise
 
 
 class _Call(Generic[T]):
