@@ -375,3 +375,15 @@ def test_work_for_threads_is_done_when_they_take_no_more() -> None:
     assert executor.submit(int, "6").result() == 6
     with pytest.raises(ValueError, match="invalid literal"):
         executor.submit(int, "x").result()
+
+
+def test_an_image_and_a_snapshot_are_one_too_many(runtime: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="snapshot: 'b' cannot be; image is given too"):
+        runtime.sandboxes.create(image="a", snapshot="b")
+
+
+def test_a_wait_that_was_too_short_says_so(sbx: Any) -> None:
+    process = sbx.spawn(["sleep", "1000"])
+    with pytest.raises(TimeoutError, match=r"not ended within 0\.01 s; it goes on"):
+        process.wait(timeout_ms=10)
+    process.kill("SIGKILL")

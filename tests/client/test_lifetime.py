@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from client_help import PATIENCE, client, finished, gone, leavings, until
 
 from proctor import AsyncRuntime, ConflictError, NotFoundError, Runtime
+from proctor.client.door import SyncDoor
 from proctor.client.embedded import EmbeddedBackend
 from proctor.client.errors import ConnectionError
 
@@ -448,3 +450,52 @@ def test_an_owner_whose_fork_lives_on_leaves_nothing() -> None:
             assert not gone(lambda: leavings(process.pid))
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+def test_ctrl_c_at_any_moment_of_a_stream_ends_it_and_leaves_nothing() -> None:
+    out = finished("""
+        import random, warnings
+        warnings.simplefilter("ignore")  # a call that was interrupted before it began is no call
+        sys.unraisablehook = lambda _: None
+        runtime = Runtime()
+        random.seed(7)
+        ended = 0
+        with runtime.sandboxes.create(memory_mib=64) as box:
+            for _ in range(60):
+                timer = threading.Timer(random.uniform(0, 0.05), os.kill, (os.getpid(), signal.SIGINT))
+                try:
+                    timer.start()
+                    for event in box.exec_stream("while :; do echo x; done", timeout_ms=600_000):
+                        pass
+                except KeyboardInterrupt:
+                    ended += 1
+            print(ended, box.exec("echo fine").stdout, end="")
+    """)
+    assert out == "60 fine\n"
+
+
+def test_an_interrupt_that_takes_the_end_from_the_queue_does_not_wait_for_another() -> None:
+    with contextlib.closing(EmbeddedBackend(most=1)) as backend:
+        door = SyncDoor(backend)
+
+        async def work(note: Any) -> None:
+            note(1)
+
+        class Greedy(queue.SimpleQueue):  # type: ignore[type-arg]
+            def get(self, *args: Any, **kwargs: Any) -> Any:
+                found = super().get(*args, **kwargs)
+                if not isinstance(found, int):
+                    raise KeyboardInterrupt  # as a signal between taking it and returning it
+                return found
+
+        waited = threading.Event()
+
+        def call() -> None:
+            with contextlib.suppress(KeyboardInterrupt):
+                door.noting(work, lambda _: None)
+            waited.set()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("proctor.client.door.queue.SimpleQueue", Greedy)
+            threading.Thread(target=call, daemon=True).start()
+            assert waited.wait(PATIENCE)

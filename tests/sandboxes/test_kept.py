@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from box_help import Boxes
 
-from proctor.core.sandbox import SandboxError, State
+from proctor.core.sandbox import CommandSpec, SandboxError, State
+from proctor.engine.sandbox import Sandbox
 from proctor.images.records import Origin
 from proctor.images.store import Store
 
@@ -191,3 +194,73 @@ def test_names_of_the_roots_own_in_a_snapshot_are_in_nobodys_way(kept: Boxes) ->
     kept.sh(box, "mkdir /.old; echo x > /.old/f; echo kept > /workspace/f", user="root")
     made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
     assert kept.sh(made, "cat /workspace/f; echo x > /dev/null; ls /proc/self/fd | head -1").stdout == b"kept\n0\n"
+
+
+_FULL = """
+import os, sys, time
+if os.fork():
+    time.sleep(1)
+    sys.exit()
+os.setsid()
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.2)
+"""
+
+
+def fill(kept: Boxes, box: Sandbox) -> None:
+    """Let a program take all the processes that a sandbox may have, and go on trying for more."""
+    kept.python(box, _FULL, name="full.py", timeout_s=60)
+    kept.run(asyncio.sleep(2))  # the place of the one that has ended is taken too
+
+
+def descriptors(box: Sandbox) -> int:
+    """Open files of a sandbox's pid 1; 0 where this user cannot tell."""
+    for path in box.group.paths[:1] if box.group else ():
+        for pid in Path(path, "cgroup.procs").read_text().split():
+            try:
+                rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+                if next(row.split()[-1] for row in rows if row.startswith("NSpid")) == "1":
+                    return len(os.listdir(f"/proc/{pid}/fd"))
+            except OSError:
+                continue
+    return 0
+
+
+def test_a_sandbox_full_of_processes_still_answers_and_is_kept(kept: Boxes) -> None:
+    box = kept.new(memory_mib=1024)
+    fill(kept, box)
+    for keep in (1000, None, 1000):  # whatever comes is a result, never an exception
+        said: list[bytes] = []
+        spec = CommandSpec(argv=("bash", "-c", "true"), keep=keep, timeout_s=60)
+        out = kept.run(kept.engine.run_command(box.id, spec, lambda _, data, said=said: said.append(data)))
+        assert out.exit_code in (0, 126, 254) or out.timed_out
+        if out.exit_code == 254:
+            assert b"fork: " in out.stderr + b"".join(said)
+    before = descriptors(box)
+    for _ in range(5):
+        kept.sh(box, "true", timeout_s=60)
+    assert descriptors(box) <= before + 2
+    snap = kept.run(asyncio.wait_for(kept.engine.snapshot(box.id), 120))
+    assert kept.read(box, "full.py") == _FULL.encode()
+    kept.run(kept.engine.delete(box.id))
+    made = kept.new(snapshot=snap.id)
+    assert kept.read(made, "full.py") == _FULL.encode()
+    kept.run(kept.engine.delete(made.id))
+
+
+def test_its_processes_go_on_after_a_snapshot_of_a_full_sandbox(kept: Boxes) -> None:
+    box = kept.new(memory_mib=1024)
+    beat = "import os\nif os.fork():\n    os._exit(0)\nos.setsid()\nimport time\nn = 0\nwhile True:\n    n += 1\n    open('beat', 'w').write(str(n))\n    time.sleep(0.02)\n"
+    kept.python(box, beat, name="beat.py", timeout_s=60)
+    fill(kept, box)
+    kept.run(asyncio.wait_for(kept.engine.snapshot(box.id), 120))
+    was = kept.read(box, "beat")
+    for _ in range(3000):
+        if (now := kept.read(box, "beat")) and now != was:
+            break
+        kept.run(asyncio.sleep(0.01))
+    assert now != was
+    kept.run(kept.engine.delete(box.id))

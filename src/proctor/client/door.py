@@ -24,39 +24,59 @@ _END = object()
 
 async def within(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
     """The same over there, with TimeoutError after so long."""
-    async with asyncio.timeout(seconds):
-        return await work
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await work
+    except TimeoutError as exc:
+        if limit.expired():
+            raise TimeoutError(f"the command has not ended within {seconds:g} s; it goes on") from exc
+        raise
 
 
 class _Call(Generic[T]):
     """One coroutine on the backend's loop. ``ended`` is called there, once."""
 
     def __init__(self, backend: Backend, work: Coroutine[Any, Any, T], ended: Callable[[], None]) -> None:
-        self._loop, self._work, self._ended = backend.loop, work, ended
+        self._backend, self._loop, self._work, self._ended = backend, backend.loop, work, ended
         self._task: asyncio.Task[T] | None = None
-        self._cancelled = False
+        self._given_up = False
+
+    def begin(self) -> None:
+        """Hand it over; not in the constructor, so that whoever is interrupted meanwhile has it in hand."""
         try:
-            if backend.closed:
+            if self._backend.closed:
                 raise RuntimeError
             self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:
-            work.close()
+            self._work.close()
+            self._given_up = True
             raise ConnectionError(
                 "the sandboxes of this handle were closed, or belong to the process that was forked",
                 code="closed", hint="create others",
             ) from None  # fmt: skip
 
     def _begin(self) -> None:
+        if self._given_up:
+            return
         self._task = self._loop.create_task(self._work)
         self._task.add_done_callback(lambda _: self._ended())
-        if self._cancelled:
-            self._task.cancel()
 
     def cancel(self) -> None:
         """From any thread; ``ended`` is called all the same."""
-        self._cancelled = True
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed, and all in it has ended
+            self._ended()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif not self._given_up:  # whoever was to hand it over was interrupted first
+            self._given_up = True
+            self._work.close()
+            self._ended()
+        else:
+            self._ended()
 
     def abandon(self, undo: Undo | None) -> None:
         """Nobody takes the answer: undo it, now or when it comes."""
@@ -127,6 +147,7 @@ class AsyncDoor:
                 call.cancel()
 
         call = _Call(self.backend, make(lambda number: back(note, number)), lambda: back(end))
+        call.begin()
         try:
             await asyncio.shield(ended)
         except BaseException:
@@ -180,15 +201,22 @@ class SyncDoor:
     def noting(self, make: Callable[[Note], Coroutine[Any, Any, T]], on_note: Note, undo: Undo | None = None) -> T:
         """The same for a call that tells numbers meanwhile: ``on_note`` gets them in this thread."""
         events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        call = _Call(self.backend, make(events.put), lambda: events.put(_END))
+        over: list[bool] = []  # set before _END is put: an interrupt may take that from the queue and lose it
+
+        def end() -> None:
+            over.append(True)
+            events.put(_END)
+
+        call = _Call(self.backend, make(events.put), end)
         try:
+            call.begin()
             while (event := events.get()) is not _END:
                 on_note(event)
         except BaseException:
             call.cancel()
             try:
-                while events.get() is not _END:
-                    pass
+                while not over:
+                    events.get()
             finally:
                 call.abandon(undo)
             raise

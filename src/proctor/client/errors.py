@@ -108,7 +108,9 @@ def unsupported(field: str, fix: str) -> InvalidRequestError:
 def translated(exc: BaseException) -> BaseException:
     """What the caller gets for an error of a backend."""
     if isinstance(exc, SandboxError):
-        failed = exc.status >= 500 and exc.status != 507  # a disk that a program has filled is no failure of the host
+        failed = (
+            exc.status >= 500 and exc.status != 507
+        )  # a disk or memory that a program has filled is no failure of the host
         kind = ServiceUnavailableError if failed else _BY_STATUS.get(exc.status, RuntimeError)
         retryable = exc.code in ("no_capacity", "quota_exceeded")
         return kind(str(exc), code=exc.code, status=exc.status, hint=exc.hint, retryable=retryable)

@@ -197,6 +197,8 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
         spec["max_cost_micros"] = whole("max_cost_micros", given["max_cost_micros"], least=1, most=1 << 60)
     if "gpu" in given:
         spec["gpu"] = whole("gpu", given["gpu"], least=0, most=64)
+    if "image" in given and snapshot is not None:
+        raise invalid("snapshot", snapshot, "image is given too, and a sandbox is made from one: leave one out")
     if "image" in given:
         spec["image"] = text("image", given["image"])
     if snapshot is not None:

@@ -130,19 +130,77 @@ class Target:
         finally:
             os.close(here)
 
-    def create(self, steps: list[str], mode: int) -> IO[bytes]:
-        """A new file in the place of what had its name."""
+    def create(self, steps: list[str], mode: int) -> Part:
+        """A new file for the place of what has its name."""
         here = self._folder(steps[:-1])
         try:
-            return create_at(here, steps[-1], mode)
-        finally:
+            return Part(here, steps[-1], mode)
+        except BaseException:
             os.close(here)
+            raise
 
 
-def create_at(folder: int | None, name: str, mode: int) -> IO[bytes]:
-    """A new file under a name; a file or a link that has it goes, and is not followed."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o777 if mode & 0o100 else 0o666, dir_fd=folder)
-    return os.fdopen(fd, "wb", buffering=0)
+class Part:
+    """A file that comes beside the place it is for, and takes that only when it is whole: until ``keep`` nothing is lost.
+
+    A file or a link that has the name then goes, and is not followed. Leaving the block without ``keep`` gives it up.
+
+    Args:
+        folder: descriptor of the directory; owned from here on.
+    """
+
+    def __init__(self, folder: int, name: str, mode: int) -> None:
+        self.folder, self.name = folder, name
+        self.part: str | None = f".{name[:40]}.{os.urandom(6).hex()}.part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self.part, flags, 0o777 if mode & 0o100 else 0o666, dir_fd=folder)
+        self._file = os.fdopen(fd, "wb", buffering=0)
+
+    def write(self, piece: bytes) -> None:
+        """More of it."""
+        view = memoryview(piece)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def keep(self) -> None:
+        """It is whole: put it in its place."""
+        assert self.part is not None
+        try:
+            os.rename(self.part, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except OSError as exc:
+            raise invalid("local_path", self.name, f"it cannot be replaced: {exc.strerror}; give another") from exc
+        self.part = None
+
+    def close(self) -> None:
+        """Let go of it, and remove what was not kept."""
+        self._file.close()
+        if self.part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self.part, dir_fd=self.folder)
+        if self.folder >= 0:
+            os.close(self.folder)
+        self.folder = -1
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def part_at(path: str, mode: int) -> Part:
+    """A new file for a path; the SDK's errors where there can be none."""
+    above, name = os.path.split(path)
+    if not name or (os.path.isdir(path) and not os.path.islink(path)):
+        raise invalid("local_path", path, "it is a directory; give the name that the file is to have")
+    try:
+        folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise NotFoundError(
+            f"local_path: directory {above!a} cannot be opened: {exc.strerror}", code="not_found"
+        ) from exc
+    try:
+        return Part(folder, name, mode)
+    except OSError as exc:
+        os.close(folder)
+        raise invalid("local_path", path, f"no file can be made there: {exc.strerror}; give another") from exc

@@ -7,7 +7,6 @@ import builtins
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import IO
 
 from proctor.client import local
 from proctor.client.door import SyncDoor
@@ -19,6 +18,13 @@ from proctor.client.values import Record, file_record
 from proctor.core.sandbox import MIB
 
 _MOST_READ = 1 << 40
+
+
+def too_large(path: str, most: int) -> InvalidRequestError:
+    """More than a download may bring."""
+    return InvalidRequestError(
+        f"{path!a} goes beyond {most} bytes in all", code="file_too_large", status=413, hint="give max_bytes"
+    )
 
 
 class Files:
@@ -198,29 +204,39 @@ class Files:
     ) -> Record:
         """Copy a file or a directory of the sandbox to this host, in pieces; gives ``files``, ``bytes``, ``skipped``.
 
+        Each file takes its place when all of it is there: one that fails leaves what was there as it was.
         A file becomes ``local_path``; a directory's content comes to lie in it. No link is made or followed, on
         either side: links, devices and pipes are left out and listed in ``skipped``.
 
         Args:
-            max_bytes: stop with ``file_too_large`` beyond so many in all; None is as much as the sandbox may write.
+            max_bytes: refuse with ``file_too_large`` beyond so many in all; None is as much as the sandbox may write.
         """
         top, target = checked_path("remote_path", remote_path), os.fspath(local_path)
         most = self._most if max_bytes is None else whole("max_bytes", max_bytes, least=0, most=_MOST_READ)
         info = self._door.call(self._door.backend.stat_file(self._id, top, link=False))
         done = Record(files=0, bytes=0, skipped=[])
         if info.kind != "directory":
+            if info.size > most:
+                raise too_large(top, most)
             self._receive(top, None, [os.path.abspath(target)], done, most)
             return done
+        found = self._tree(top.rstrip("/"), done, most)
         place = self._door.thread(local.Target, target)
         try:
-            self._receive_all(top.rstrip("/"), place, done, most)
+            for steps, folder in found:
+                if folder:
+                    self._door.thread(place.make, steps)
+                else:
+                    self._receive("/".join([top.rstrip("/"), *steps]), place, steps, done, most)
         finally:
             place.close()
         return done
 
-    def _receive_all(self, top: str, place: local.Target, done: Record, most: int) -> None:
+    def _tree(self, top: str, done: Record, most: int) -> builtins.list[tuple[builtins.list[str], bool]]:
+        """Files and directories (True) below a directory, by their steps; refused here where they are too many or too large."""
         waiting: builtins.list[builtins.list[str]] = [[]]
-        seen = 0
+        found: builtins.list[tuple[builtins.list[str], bool]] = []
+        seen = size = 0
         while waiting:
             steps = waiting.pop()
             here = "/".join([top, *steps]) or "/"
@@ -240,10 +256,14 @@ class Files:
                 if not local.safe_step(name) or row.kind not in ("file", "directory"):
                     done["skipped"].append(f"{'/'.join(below)!a}: {row.kind}")
                 elif row.kind == "directory":
-                    self._door.thread(place.make, below)
+                    found.append((below, True))
                     waiting.append(below)
                 else:
-                    self._receive(f"{here.rstrip('/')}/{name}", place, below, done, most)
+                    found.append((below, False))
+                    size += row.size
+                    if size > most:
+                        raise too_large(top, most)
+        return found
 
     def _receive(
         self, source: str, place: local.Target | None, steps: builtins.list[str], done: Record, most: int
@@ -253,20 +273,18 @@ class Files:
             backend.begin_read(self._id, source), closing(backend, self._id, write=False)
         )
         try:
-            file: IO[bytes]
+            file: local.Part
             if place is None:
-                file = self._door.thread(local.create_at, None, steps[0], mode)
+                file = self._door.thread(local.part_at, steps[0], mode)
             else:
                 file = self._door.thread(place.create, steps, mode)
             with file:
                 while piece := self._door.call(backend.read_piece(self._id, handle)):
                     done["bytes"] += len(piece)
                     if done["bytes"] > most:
-                        raise InvalidRequestError(
-                            f"{source!a} goes beyond {most} bytes in all", code="file_too_large", status=413,
-                            hint="give max_bytes",
-                        )  # fmt: skip
+                        raise too_large(source, most)
                     self._door.thread(file.write, piece)
+                self._door.thread(file.keep)
             done["files"] += 1
         finally:
             with contextlib.suppress(RuntimeError):

@@ -32,6 +32,7 @@ _CODES = {
     "EACCES": ("permission_denied", 403), "EPERM": ("permission_denied", 403), "EROFS": ("permission_denied", 403),
     "ENOTDIR": ("not_a_directory", 400), "EISDIR": ("is_a_directory", 400), "ENOTEMPTY": ("not_empty", 409),
     "ELOOP": ("too_many_links", 400), "ENAMETOOLONG": ("invalid_path", 400), "no_such_process": ("process_ended", 409),
+    "EAGAIN": ("too_many_processes", 409), "ENOMEM": ("out_of_memory", 507),
     "ESRCH": ("process_ended", 409), "stdin_closed": ("stdin_closed", 409),
 }  # fmt: skip
 

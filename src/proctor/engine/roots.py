@@ -160,6 +160,7 @@ class Roots:
             finally:
                 theirs.close()
             sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))
+            sent.add_done_callback(lambda task: _end_of(ours, task))
             ours.setblocking(True)
             with ours.makefile("rb", buffering=1 << 20) as source:
                 kept = asyncio.to_thread(
@@ -216,6 +217,13 @@ class Roots:
             with contextlib.suppress(InfrastructureError):
                 self._lease.release()
             self._lease = None
+
+
+def _end_of(sock: socket.socket, task: asyncio.Future[Any]) -> None:
+    """Where a room refuses or is gone nothing more comes, whoever still has the other end: whoever reads is told."""
+    if task.cancelled() or task.exception() is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _found(store: Store, snapshot: str) -> Record:

@@ -171,25 +171,40 @@ def kill_tree(pid: int) -> None:
 
 def make_pipes(stdin: str, data: bytes) -> tuple[tuple[int, int, int], dict[int, int], int]:
     """The three streams of a command, our ends of stdout and stderr, and our end of its input (-1: none)."""
+    made: list[int] = []  # of this call, closed where it fails
+    try:
+        return _make_pipes(stdin, data, made)
+    except BaseException:
+        for fd in made:
+            os.close(fd)
+        raise
+
+
+def _make_pipes(stdin: str, data: bytes, made: list[int]) -> tuple[tuple[int, int, int], dict[int, int], int]:
+    def up(fd: int) -> int:
+        made.append(fd)
+        made[-1] = high(fd)
+        return made[-1]
+
     ours = -1
     if stdin == "pipe":
-        source, ours = os.pipe2(os.O_CLOEXEC)
-        ours = high(ours)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        source, ours = up(reader), up(writer)
         os.set_blocking(ours, False)
     elif stdin == "data":
-        source = os.memfd_create("stdin", os.MFD_CLOEXEC)
+        source = up(os.memfd_create("stdin", os.MFD_CLOEXEC))
         view = memoryview(data)
         while view:
             view = view[os.write(source, view) :]
         os.lseek(source, 0, os.SEEK_SET)
     else:
-        source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        source = up(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
     pipes: dict[int, int] = {}
     sinks = []
     for stream in (1, 2):
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        reader = high(reader)
+        reader = up(reader)
         os.set_blocking(reader, False)
         pipes[reader] = stream
-        sinks.append(high(writer))
-    return (high(source), sinks[0], sinks[1]), pipes, ours
+        sinks.append(up(writer))
+    return (source, sinks[0], sinks[1]), pipes, ours

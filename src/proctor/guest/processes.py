@@ -24,6 +24,9 @@ _DRAIN = 64  # pieces read from one pipe before others get their turn
 _MOST_INPUT = 16 << 20  # bytes that wait for a command to read them
 _START_S = 5.0  # for a command's process to begin: it takes a millisecond
 _LOST = (errno.EAGAIN, errno.EWOULDBLOCK)
+_FULL = (errno.EAGAIN, errno.ENOMEM)  # the sandbox has as many processes, or as much memory, as it may have
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)  # seconds: what was killed is dying, and is collected here
+_NO_FORK = 254  # as of a shell that cannot fork
 
 
 class Processes:
@@ -52,6 +55,7 @@ class Processes:
         self.bounded = opening["bounded"]
         self.watched = watched
         self.next_look = 0.0
+        self.others: list[tuple[int, int]] = []  # children that are no commands and have ended: process and status
 
     def register(self, poller: select.poll) -> dict[int, Command]:
         """Add what is waited for; returns whose each descriptor is."""
@@ -100,19 +104,31 @@ class Processes:
         if not os.path.isdir(cwd):
             raise Refused("no_such_directory", f"cwd {cwd!r} is no directory in this sandbox")
         run = self.warm_run(argv, cwd, env) or Run(None, argv, None, cwd)
-        streams, pipes, stdin = commands.make_pipes(header["stdin"], body)
         own = slot.features["own_processes"] if uid is None else 0
         limits = commands.rows(None if self.bounded else self.processes + own, self.memory or None)
-        mark_read, mark = os.pipe2(os.O_CLOEXEC)
+        streams, pipes, stdin = commands.make_pipes(header["stdin"], body)
+        ours = [*pipes, *([stdin] if stdin >= 0 else ())]
+        try:
+            mark_read, mark = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            close(*streams, *ours)
+            raise
         mark = high(mark)
         setup = commands.setup(streams, cwd=cwd, uid=uid, limits=limits, seccomp=slot.seccomp, mark=mark)
         now = time.monotonic()
-        pid = os.fork()
+        try:
+            pid = self.fork()
+        except OSError as exc:
+            close(*streams, *ours, mark_read, mark)
+            if exc.errno not in _FULL:
+                raise
+            return self.unstarted(header, os.strerror(exc.errno), now)
         if pid == 0:
             try:
                 case.enter(setup)
             except BaseException as exc:
-                os.write(mark, f"0{type(exc).__name__}: {exc}".encode()[:400])
+                full = isinstance(exc, MemoryError) or (isinstance(exc, OSError) and exc.errno in _FULL)
+                os.write(mark, f"{'F' if full else '0'}{type(exc).__name__}: {exc}".encode()[:400])
                 os._exit(FAILED)
             slot.env = env
             if env.get("PATH") != self.base.get("PATH") or self.changed():
@@ -120,19 +136,46 @@ class Processes:
             if run.source is not None:
                 become(env, run.source, argv)
             return run
-        for fd in (*streams, mark):
-            os.close(fd)
+        close(*streams, mark)
         noted = marked(mark_read, pid)
         os.close(mark_read)
+        if noted[:1] == b"F":
+            close(*ours)
+            return self.unstarted(header, os.strerror(errno.ENOMEM), now)
         if noted[:1] == b"0":
-            for fd in (*pipes, *([stdin] if stdin >= 0 else ())):
-                os.close(fd)
+            close(*ours)
             raise Refused("not_started", noted[1:].decode("utf-8", "replace"))
         timeout = header["timeout"]
         self.commands[header["c"]] = Command(
             header["c"], pid, now, now + timeout if timeout is not None else None, header["keep"], pipes, stdin
         )
         return {"pid": pid}
+
+    def fork(self) -> int:
+        """Fork; where the sandbox is full, once what has ended is collected. OSError where it stays full."""
+        for pause in _PAUSES:
+            try:
+                return os.fork()
+            except OSError as exc:
+                if exc.errno not in _FULL:
+                    raise
+            self.collect()
+            time.sleep(pause)
+        return os.fork()
+
+    def unstarted(self, header: dict[str, Any], why: str, began: float) -> dict[str, Any]:
+        """Report a command for which the sandbox's own programs left no process: a result as of a shell's, no fault."""
+        said = f"fork: {why}\n".encode()
+        kept = said[: header["keep"] or 0]
+        if header["keep"] is None:
+            self.send(protocol.EVENT, {"c": header["c"], "stream": 2}, said)
+        late = header["timeout"] is not None and time.monotonic() - began >= header["timeout"]
+        end = {
+            "c": header["c"], "exit": None if late else _NO_FORK, "signal": None, "timed_out": late, "killed": False,
+            "written": [0, len(said)], "kept": [0, len(kept)], "wall_ns": int((time.monotonic() - began) * 1e9),
+        }  # fmt: skip
+        self.send(protocol.ENDED, end, kept)
+        return {"pid": 0}
 
     def warm_run(self, argv: list[str], cwd: str, env: dict[str, str]) -> Run | None:
         """A run in this interpreter where that is certain to be the same as in a fresh one."""
@@ -186,20 +229,25 @@ class Processes:
 
     def reap(self) -> list[tuple[int, int]]:
         """Collect the dead and report commands that have ended; returns the others: (process, status)."""
-        others: list[tuple[int, int]] = []
+        self.collect()
+        others, self.others = self.others, []
+        return others
+
+    def collect(self) -> None:
+        """Collect the dead and report commands that have ended; ``others`` gets the rest."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return others
+                return
             if pid == 0:
-                return others
+                return
             found = [command for command in self.commands.values() if command.pid == pid]
             for command in found:
                 command.status = status
                 self.finish(command)
             if not found:
-                others.append((pid, status))
+                self.others.append((pid, status))
 
     def finish(self, command: Command) -> None:
         """Report the end of a command, with what its pipes still had."""
@@ -286,6 +334,12 @@ class Processes:
         else:
             os.killpg(command.pid, header["signal"])
         return {}
+
+
+def close(*fds: int) -> None:
+    """Close descriptors."""
+    for fd in fds:
+        os.close(fd)
 
 
 def marked(mark: int, pid: int) -> bytes:

@@ -104,7 +104,7 @@ class Room:
         if self.processes:
             for pid, status in self.processes.reap():
                 if pid in self.packers:
-                    self.packed(pid, status)
+                    self.packed(self.packers.pop(pid), status)
             self.processes.enforce()
         return self.request() if self.control in ready else None
 
@@ -137,7 +137,12 @@ class Room:
         except files.Refused as exc:
             answer = {"error": exc.code, "message": str(exc)}
         except OSError as exc:
-            answer = {"error": errno.errorcode.get(exc.errno or 0, "EIO"), "message": f"{exc.strerror or exc}"}
+            said = os.strerror(exc.errno) if exc.errno else f"{exc}"
+            paths = [repr(header[key]) for key in ("path", "to") if isinstance(header.get(key), str)]
+            answer = {
+                "error": errno.errorcode.get(exc.errno or 0, "EIO"),
+                "message": f"{' to '.join(paths)}: {said}" if paths else said,
+            }
         except (RecursionError, MemoryError, ValueError) as exc:
             answer = {"error": "invalid_request", "message": f"{type(exc).__name__}: {exc}"[:500]}
         if answer is not None:
@@ -171,23 +176,34 @@ class Room:
             os.kill(-1, signal.SIGSTOP)
         except ProcessLookupError:
             pass
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # its programs have all the processes that it may have: then here, where nothing else is to do
+            self.packed(header["n"], self.pack(sink, header["most"]) << 8)
+            return None
         if pid == 0:
             status = FAILED
             try:
-                packing.pack(self.floor, sink, header["most"])
-                status = 0
-            except packing.TooLarge:
-                status = _TOO_LARGE
+                status = self.pack(sink, header["most"])
             finally:
                 os._exit(status)
-        os.close(sink)
         self.packers[pid] = header["n"]
+        os.close(sink)
         return None
 
-    def packed(self, pid: int, status: int) -> None:
-        """The child that wrote a snapshot has ended: let the others go on, and answer."""
-        answer: dict[str, Any] = {"n": self.packers.pop(pid)}
+    def pack(self, sink: int, most: int) -> int:
+        """Write all files to a socket and close it; gives an exit status."""
+        try:
+            packing.pack(self.floor, sink, most)
+        except packing.TooLarge:
+            return _TOO_LARGE
+        except Exception:
+            return FAILED
+        return 0
+
+    def packed(self, number: int, status: int) -> None:
+        """A snapshot is written, or not: let the processes go on, and answer the request."""
+        answer: dict[str, Any] = {"n": number}
         if not self.packers:
             try:
                 os.kill(-1, signal.SIGCONT)
