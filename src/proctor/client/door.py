@@ -48,8 +48,8 @@ class _Call(Generic[T]):
                 raise RuntimeError
             self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:
-            self._work.close()
             self._given_up = True
+            self._work.close()
             raise ConnectionError(
                 "the sandboxes of this handle were closed, or belong to the process that was forked",
                 code="closed", hint="create others",
@@ -63,6 +63,9 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         """From any thread; ``ended`` is called all the same."""
+        if self._given_up:  # in a forked child nobody runs the loop
+            self._ended()
+            return
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # the loop is closed, and all in it has ended
