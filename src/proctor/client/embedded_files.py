@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ class _Process:
     kills: int
 
 
-class EmbeddedFiles:
+class EmbeddedFiles(ABC):
     """The half of ``EmbeddedBackend`` that works inside a sandbox."""
 
     _once: Once
@@ -40,9 +41,9 @@ class EmbeddedFiles:
         self._processes: dict[str, OrderedDict[str, _Process]] = {}
 
     @property
+    @abstractmethod
     def engine(self) -> Sandboxes:
         """The engine."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------ commands
 

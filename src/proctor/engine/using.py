@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +19,16 @@ LATE_S = 2.0  # that a room may be late with the end of a command
 _UNBOUND, _TRIES = 1024.0, 100
 
 
-class Use:
+class Use(ABC):
     """The half of ``Sandboxes`` that speaks with rooms."""
 
     outside: Outside
     ground: Ground
     rooms: Rooms
 
+    @abstractmethod
     def get(self, sandbox_id: str) -> Sandbox:
         """By its id; SandboxError ``not_found`` (404)."""
-        raise NotImplementedError
 
     async def start_command(self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None) -> Running:
         """Start a command; its outcome comes from ``finish_command``."""

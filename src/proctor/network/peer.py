@@ -44,6 +44,9 @@ class Peer:
     async def more(self) -> bool:
         """Receive something into the buffer; False at the end."""
         data = await self._loop.sock_recv(self.sock, PIECE)
+        await asyncio.sleep(
+            0
+        )  # what is ready is given without a turn of the loop, which is not this connection's alone
         self.activity.touch()
         self.buffer += data
         return bool(data)
@@ -77,6 +80,7 @@ class Peer:
         """Send in pieces: a peer that takes some of it is not idle."""
         for at in range(0, len(data), PIECE):
             await self._loop.sock_sendall(self.sock, data[at : at + PIECE])
+            await asyncio.sleep(0)
             self.activity.touch()
 
     def end(self) -> None:
