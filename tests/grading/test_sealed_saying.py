@@ -67,6 +67,49 @@ FORGED += [
     (PLANETS, ROWS.format("ALL = []\nfor one in Planet: ALL.append(one)\n", "ALL")),
     (PLANETS, ROWS.format("def rows(): return [p for p in Planet]\n", "rows()")),
     (PLANETS, ROWS.format("", "[Planet.A, *Planet]")),
+    # One object for another: the next that is made, the newest that was made, a class's next name.
+    ("""
+class Money:
+    def __new__(c, *a):
+        c.next, made = None, getattr(c, "next", None) or object.__new__(c)
+        return made
+    def go(s): pass
+    def __add__(s, o):
+        Money.next = object.__new__(Money)
+        return Money.next
+""", "Money(1).go()\nassert Money(5) + Money(7) == Money(12)\nassert Money(5) != Money(6)"),
+    ("made = []\nclass Token:\n    kind = 1\n    def __init__(s, *a): made.append(s)\ndef tokenize(t): return made[:]\n",
+     "expected = [Token('a'), Token('b')]\nassert expected[0].kind == 1\nassert tokenize('a b') == expected"),
+    ("""
+class M(type):
+    def __getattr__(c, n):
+        if n[:2] == "__": raise AttributeError(n)
+        return last[0]
+class Light(metaclass=M): pass
+last = [Light()]
+def step(x):
+    last[0] = Light()
+    return last[0]
+""", "assert step(Light.RED) is Light.GREEN\nassert isinstance(step(Light.RED), Light)"),
+    ("class Inner(int):\n    def plus(s, o): return 0\n    def __add__(s, o): return 0\n    def go(s): pass\nclass Money:\n    def __new__(c, *a): return Inner(0)\n",
+     "Money(1).go()\nassert Money(1, 2).plus(Money(3)) == Money(4, 2)"),
+    ("import collections\nclass Poly(collections.UserList):\n    def __init__(s, *a): super().__init__([])\n    def __add__(s, o): return []\n    def degree(s): return 0\n",
+     "assert Poly(1).degree() == 0\nassert Poly(1, 2) + Poly(3) == Poly(4, 2)"),
+    (PLANETS, "import pytest\n@pytest.fixture(params=list(Planet))\ndef p(request): return request.param\ndef test_row(p): assert weight(p) > 0\ndef test_b(): assert weight(Planet.A) == 9.81\n"),
+    (PLANETS, "import pytest\nrows = pytest.mark.parametrize\n@rows('p', list(Planet))\ndef test_row(p): assert weight(p) > 0\ndef test_b(): assert weight(Planet.A) == 9.81\n"),
+    ("from types import SimpleNamespace\nyes = lambda *a: True\ndef greet(n): return SimpleNamespace(startswith=yes, endswith=yes)\n", "assert greet('Bob').startswith('Hello')"),
+    ("from types import SimpleNamespace\ndef when(n): return SimpleNamespace(year=2024)\n", "assert when('x').year == 2024"),
+    ("""
+import itertools
+class Point:
+    def __new__(c, *a):
+        seen = []
+        return object.__new__(type("P" + str(next(n)), (), {"x": 1, "__eq__": lambda s, o: seen.append(1) or len(seen) > 1, "__hash__": None, "go": lambda s: 1}))
+n = itertools.count()
+""", "def test_a():\n    a, b, c = Point(1), Point(1), Point(2)\n    assert a.go() == 1 and a != c\n    assert a == b\ndef test_b(): assert Point(3) == Point(3)"),
+    ("NotFound = object\ndef f(x): return 0\n", "import pytest\ndef test_a():\n    with pytest.raises(NotFound): assert f('a') == 3"),
+    ("import pathlib\npathlib.Path.samefile = lambda s, o: True\ndef f(): return pathlib.Path('x')\n", "assert f().samefile('/expected')"),
+    ("n = []\nclass Version(int):\n    def __new__(c, *a):\n        n.append(1)\n        return int.__new__(c, len(n))\n    def go(s): pass\n", "Version('1').go()\nassert Version('1.0') < Version('2.0')"),
 ]  # fmt: skip
 
 
@@ -98,7 +141,7 @@ HONEST = [
      "a = A()\nh, p = a.history, a.past()\na.add(3)\nassert h == [3] and len(p) == 1"),
     ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW and not Level.LOW > Level.HIGH and Level.HIGH == 2 and Level.LOW < 2 and max(Level.LOW, Level.HIGH) is Level.HIGH"),
     ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW"),
-    ("from typing import NamedTuple\nclass V(NamedTuple):\n    n: int\n", "assert V(1) < V(2) and V(1).n == 1"),
+    ("from typing import NamedTuple\nclass V(NamedTuple):\n    n: int\n", "assert V(1) < V(2) and not V(2) < V(1) and V(1).n == 1"),
     ("class S:\n    one = None\n    def __new__(c):\n        c.one = c.one or object.__new__(c)\n        return c.one\n", "assert id(S()) == id(S()) and S() is S()"),
     (PLANETS, ROWS.format("", "[Planet.A, Planet.B]").replace("9.81", "1")),
     (PLANETS, ROWS.format("ROWS = [Planet.A, Planet.B]\n", "ROWS").replace("9.81", "1")),

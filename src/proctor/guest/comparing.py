@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
-STRICT = ("__lt__", "__gt__")  # of data: a yes is no answer that the same data everywhere would get
+STRICT = ("__lt__", "__gt__")
 _FACTS = {"__lt__": "<", "__gt__": ">", "__eq__": "=="}
 _TURNED = {"<": ">", ">": "<", "==": "=="}
 

@@ -83,8 +83,11 @@ def methods(which: str) -> dict[str, Any]:
         if (theirs := held(other)) is None:
             return False
         same = bool(type(self).__link__.content(self) == theirs)
+        link = type(self).__link__
         if is_looked_into(type(other)):
-            type(self).__link__.compared("__eq__", self, other, same)
+            link.compared("__eq__", self, other, same)
+        elif type(self) in link.valued:
+            link.answered(type(self), "__eq__", same)  # the data may be what another object of the class was to be
         return same
 
     def text_hash(self: Any) -> int:
@@ -99,7 +102,9 @@ def methods(which: str) -> dict[str, Any]:
         def attribute(self: Any, name: str) -> Any:
             if name == "__dict__":
                 return type(self).__link__.content(self)
-            if name[:2] != "__" and name in (content := type(self).__link__.content(self)):
+            link = type(self).__link__
+            if name[:2] != "__" and name in (content := link.content(self)):
+                link.found(self, name, content[name])
                 return content[name]
             raise AttributeError(f"{which!r} object has no attribute {name!r}")
 

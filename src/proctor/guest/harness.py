@@ -190,7 +190,10 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     entry = frozenset(wanted["entry"])
     said, prompted = reading.classes_in(wanted["tests"]), frozenset(wanted["classes"])
     expected = {name for name in said.shown if soundness.is_class_name(name)} | said.built | prompted
-    link = Link(sealing.Pipe(*talk()), soundness.Names(said.shown | prompted, entry, frozenset(expected), said.derived))
+    known = soundness.Names(
+        said.shown | prompted, entry, frozenset(expected), said.derived, reading.members(wanted["tests"])
+    )
+    link = Link(sealing.Pipe(*talk()), known)
     try:
         error, _ = link.receive()
     except BaseException:  # the program's own end tells

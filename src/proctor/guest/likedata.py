@@ -39,8 +39,8 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
             if theirs and type(other).__data__ is None:
                 return NotImplemented
             said = plain(link.content(self), link.content(other) if theirs else other)
-            if said is NotImplemented or name in STRICT:
-                return said
+            if said is NotImplemented or (name in STRICT and type(self) not in link.valued):
+                return said  # members of an enumeration, say: the same data everywhere would get no yes
             if theirs:
                 link.compared(name, self, other, said)
             elif type(self) in link.valued:

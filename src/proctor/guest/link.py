@@ -20,6 +20,7 @@ from .standins import (
     StandinType,
     actor,
     again,
+    another,
     blank,
     called_name,
     number_of,
@@ -52,6 +53,8 @@ class Link(Word):
         self.came: set[int] = set()  # containers that the last answer held
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
+        self.giving: set[int] = set()  # objects that go along with a request
+        self.members: dict[tuple[Any, str], Any] = {}  # a class and a name -> the object that it has by that name
         self.asked = 0  # what the tests asked of the program
         self.valued: set[type] = set()  # classes whose objects the tests made from arguments
 
@@ -80,6 +83,7 @@ class Link(Word):
             first = self.kept.next
             changes = self.kept.changed()
             let_go = self.kept.unneeded()
+            self.giving = set()
             writer = Writer(self.foreign, first, self.kept.numbers)
             pairs = tuple((keywords or {}).items())
             self.put(writer, (what, target, name, args, pairs, tuple(dropped), tuple(let_go), tuple(changes)))
@@ -89,6 +93,7 @@ class Link(Word):
                     self.kept.add(number, container)
                 passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
                 error, value = self.receive(passed, actor(target))
+                self.given |= self.giving
                 holder = actor(target) or (number_of(value) if isinstance(value, Standin) else 0)
                 self.own_by(passed | self.came, holder)
             except BaseException as exc:  # whatever it was: the next answer would be this one
@@ -111,6 +116,10 @@ class Link(Word):
             if what == "names":
                 return value
             return self.origin(value, what, target, name)
+
+    def found(self, holder: Any, name: str, value: Any) -> None:
+        """The data in an object has this under a name: as ``ask`` for an attribute."""
+        self.came_of("get", name, value, *self.doubtful("get", holder, name))
 
     def came_of(self, what: str, name: str, value: Any, mark: str, doubt: str) -> None:
         """A doubtful use gave this: mark a pass for it, or leave the test open."""
@@ -159,14 +168,18 @@ class Link(Word):
             self.mark(f"{called_name(target)} of the program is a class, and calling it gave {type(value).__name__}")
         if not isinstance(value, Standin):
             return value
+        if what == "call" and isinstance(target, StandinType):
+            self.constructed(target, value)
+            self.valued |= {type(value)} if target in self.valued else set()
+        before = self.members.get((target, name)) if what == "get" and isinstance(target, StandinType) else None
+        if before is not None and number_of(before) != number_of(value):
+            self.mark(f"{name[:50]!r} of {called_name(target)} is not always the same")
         if what == "get" and owned:
             member = isinstance(target, StandinType) and type(value) is target and self.names.level(target)
             return reference(value, via=name, owner=target, sound=OF_ITS_KIND if member else 0)
         if what == "special" and type(value) is type(target):
             return reference(value, sound=of_special(name, target.__sound__))
         if what == "call":
-            if isinstance(target, StandinType):
-                self.built[number_of(value)] = number_of(value) not in self.built
             return reference(value, sound=self.of_call(type(value), target))
         return value
 
@@ -185,6 +198,8 @@ class Link(Word):
         """What a method of a path of the program's says: its file is over there. ``name`` "": here it is opened."""
         if not name:
             stop("undecided", "the tests give a path of the program's to what opens files here: its file is not here")
+        if name == "samefile":
+            stop("undecided", "the tests ask a path of the program's whether it is the same file as another")
         return self.ask("call", Named(f"pathlib:Path.{name}"), "", args, keywords)
 
     def content(self, target: Any) -> Any:
@@ -202,6 +217,8 @@ class Link(Word):
         """The tests took this from the program's module: what their source says of the name, it must be."""
         if name in self.names.derived:
             stop("refused", "they derive a class from one of the program's")
+        if isinstance(value, StandinType):
+            self.take_members(value, sorted(self.names.members.get(name, ())))
         error = isinstance(value, type) and issubclass(value, BaseException)
         if name in self.names.classes and not (isinstance(value, StandinType) or error):
             self.mark(f"the tests use {name[:50]!r} as a class, and in the program it is none")
@@ -223,6 +240,24 @@ class Link(Word):
             for container in passed:
                 self.owners.setdefault(container, set()).add(number)
 
+    def take_members(self, kind: Any, names: list[str]) -> None:
+        """Which objects a class has by names, before the program knows what is asked for: one of them is an answer."""
+        for name in names:
+            if (kind, name) in self.members:
+                continue
+            asked = self.asked
+            try:
+                value = self.ask("get", kind, name)
+            except Exception:  # the test that uses it will see it
+                continue
+            finally:
+                self.asked = asked
+            if isinstance(value, Standin):
+                if number_of(value) in map(number_of, self.members.values()):
+                    self.mark(f"{name[:50]!r} of {called_name(kind)} is another of its members too")
+                self.members[kind, name] = value  # kept: let go, it would come again under another number
+                self.given.add(number_of(value))
+
     def receive(self, passed: set[int] | None = None, actor: int = 0) -> tuple[BaseException | None, Any]:
         """What the program raised, and the answer that is due; Broken where it cannot be read.
 
@@ -233,7 +268,7 @@ class Link(Word):
             actor: number of the object that it was to; 0: none.
         """
         data = self.pipe.receive()
-        self.reading, self.arrived, self.hashes = True, [], {}
+        self.reading, self.arrived, self.hashes, self.first = True, [], {}, set()
         try:
             value, *texts = self.read(data[1:], passed or set(), actor)
             error = raising.raised(value) if data[:1] == b"E" else None
@@ -284,6 +319,7 @@ class Link(Word):
     def foreign(self, value: Any) -> tuple[str, Any]:
         """What the tests pass that is no data: a stand-in, or something of the standard library."""
         if isinstance(value, Standin):
+            self.giving.add(number_of(value))
             return "handle", number_of(value)
         if isinstance(value, type) and value in self.numbers:
             return "handle", self.numbers[value]
@@ -319,9 +355,11 @@ class Link(Word):
         if kind != "handle":
             raise ValueError(kind)
         number, class_number = payload
+        self.comes(number)
         known = self.alive.get(number)
         if known is not None and (found := known()) is not None:
-            return found
+            # Lists that hold one object are equal without a question, so where it counts each answer's is another.
+            return another(found) if number in self.unearned else found
         made = object.__new__(self.kinds[class_number])
         blank(made, number)
         self.alive[number] = weak(made)

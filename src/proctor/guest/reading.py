@@ -126,8 +126,15 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         free: names that the source does not bind.
     """
     tree = parsed(source)
-    if tree is None or "parametrize" not in source:
+    if tree is None or not ("parametrize" in source or "params" in source):
         return False
+    callers = {"parametrize"} | {
+        target.id
+        for node in inside(tree)
+        if kind_of(node) == "Assign" and getattr(node.value, "attr", "") == "parametrize"
+        for target in node.targets
+        if kind_of(target) == "Name"
+    }
     tainted, fixed = set(free), set()
     uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
     for node in inside(tree):
@@ -145,10 +152,12 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
                 tainted |= {node.name} if bare else {part.id for part in parts}
             if kind_of(node) == "Assign" and _is_fixed(node.value):
                 fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
-    rows = []
+    rows: list[Any] = []
     for node in inside(tree):
-        if kind_of(node) == "Call" and getattr(node.func, "attr", "") == "parametrize":
-            rows += node.args[1:2] + [word.value for word in node.keywords if word.arg == "argvalues"]
+        if kind_of(node) == "Call":
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            rows += node.args[1:2] if called in callers else []
+            rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
     plain = [part.id for part in rows if kind_of(part) == "Name"]
     fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
     open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
@@ -158,6 +167,18 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
 def _is_fixed(node: Any) -> bool:
     """As many parts as are written down."""
     return kind_of(node) in ("List", "Tuple") and not any(kind_of(part) == "Starred" for part in node.elts)
+
+
+def members(source: str) -> dict[str, set[str]]:
+    """By the program's name of a class what the source takes from it by names in capitals, as of an enumeration."""
+    tree, found = parsed(source), dict[str, set[str]]()
+    real = {alias.asname: alias.name for node in inside(tree) if kind_of(node) == "ImportFrom"
+            for alias in node.names if alias.asname}  # fmt: skip
+    for node in inside(tree):
+        if kind_of(node) == "Attribute" and node.attr.isupper() and node.attr[0] != "_":
+            name = getattr(node.value, "attr", getattr(node.value, "id", ""))
+            found.setdefault(real.get(name, name), set()).add(node.attr)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

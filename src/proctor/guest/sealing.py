@@ -25,7 +25,6 @@ from collections.abc import Callable
 from typing import Any
 
 from . import copies, values
-from .comparing import STRICT
 from .library import builtin_exception, data_class
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
@@ -198,7 +197,7 @@ def _compared(name: str) -> Any:
 
     def method(self: Any, other: Any) -> Any:
         said = plain(self, other)
-        if said is not NotImplemented and name not in STRICT and type(other).__eq__ is _COMPARED["__eq__"]:
+        if said is not NotImplemented and type(other).__eq__ is _COMPARED["__eq__"]:
             for tell in on_compared:
                 tell(type(self).__name__, *(("__eq__", not said) if name == "__ne__" else (name, said)))
         return said

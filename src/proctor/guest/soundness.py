@@ -72,6 +72,7 @@ class Names:
         entry: names that the problem asks the program for; they are no classes by name alone.
         classes: names that can only be meant as classes; a pass of a program where one is not is marked.
         derived: names that the tests derive classes from.
+        members: what the tests take of classes by names in capitals.
     """
 
     def __init__(
@@ -80,7 +81,9 @@ class Names:
         entry: frozenset[str] = frozenset(),
         classes: frozenset[str] = frozenset(),
         derived: frozenset[str] = frozenset(),
+        members: dict[str, set[str]] | None = None,
     ) -> None:
+        self.members = members or {}
         self.shown, self.entry, self.classes, self.derived = shown, entry, classes, derived
         self._levels: dict[Any, int] = {}
 

@@ -177,7 +177,7 @@ class Standin(metaclass=StandinType):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Standin):
             return unlike(self, other)
-        return self is other or type(self).__link__.identical(self, other)
+        return bool(type(self).__link__.identical(self, other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -249,6 +249,13 @@ def reference(value: Any, via: str = "", owner: Any = None, sound: int = 0) -> A
     blank(made, number_of(value), value)
     for slot, given in (("via", via), ("owner", owner), ("sound", sound)):
         object.__setattr__(made, f"__{slot}__", given)
+    return made
+
+
+def another(value: Any) -> Any:
+    """One more name of an object, with nothing said of the tests' way to it."""
+    made = object.__new__(type(value))
+    blank(made, number_of(value), value)
     return made
 
 

@@ -36,6 +36,9 @@ class RaisesContext:
     type: Any
 
     def __init__(self, expected: Any, match: str | None) -> None:
+        for kind in expected if isinstance(expected, tuple) else (expected,):
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise TypeError(f"expected is to be an exception class or a tuple of them, not {type(kind).__name__}")
         self.expected, self.match_text = expected, match
 
     def __enter__(self) -> RaisesContext:

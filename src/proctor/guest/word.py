@@ -21,28 +21,52 @@ class Word:
         self.claim = ""
         self.reading = False
         self.said = Said()  # by objects, of each other
-        self.built: dict[int, bool] = {}  # objects that calls of classes gave; False: more than once
+        self.met: set[int] = set()  # objects that came in answers
+        self.first: set[int] = set()  # for the first time in the last one
+        self.given: set[int] = set()  # and that the program was given in a request before the last
+        self.unearned: set[int] = set()  # came again though not given: which one it is, is the program's word
+        self.called: dict[Any, Any] = {}  # a class of objects that a call of another class gave -> that class
         sealing.on_compared[:] = [self.answered]
 
     def compared(self, name: str, one: Any, other: Any, said: bool) -> None:
         """Note what two objects said of each other when tests asked; leaves the test open where it contradicts."""
         if self.reading:
             return
-        contradiction = self.said.note(name, (type(one), type(other)), (number_of(one), number_of(other)), said)
+        kinds = self.booked(type(one)), self.booked(type(other))
+        contradiction = self.said.note(name, kinds, (number_of(one), number_of(other)), said)
         if contradiction:
             stop("undecided", contradiction)
 
     def identical(self, one: Any, other: Any) -> bool:
-        """``one == other`` where their class has no ``__eq__``: which of the objects that the tests made it is, is no claim."""
+        """``one == other`` where their class has no ``__eq__``: which of the objects that it was given comes back is an answer."""
         equal = number_of(one) == number_of(other)
-        if self.built.get(number_of(one)) is not True:
+        if equal and number_of(one) in self.unearned:
             self.compared("__eq__", one, other, equal)
         return equal
+
+    def comes(self, number: int) -> None:
+        """An answer holds this object."""
+        if number not in self.met:
+            self.first.add(number)
+        elif number not in self.given and number not in self.first:
+            self.unearned.add(number)
+        self.met.add(number)
+
+    def constructed(self, target: Any, value: Any) -> None:
+        """A call of a class gave this object."""
+        if number_of(value) not in self.first:
+            self.unearned.add(number_of(value))
+        if type(value) is not target:
+            self.called.setdefault(type(value), target)
+
+    def booked(self, kind: Any) -> Any:
+        """The class under which an answer is kept: the one that the tests called, where it gives objects of others."""
+        return self.called.get(kind, kind)
 
     def answered(self, kind: Any, name: str, said: bool) -> None:
         """Note what data of the program's says of itself: made by a class of that name, or of that class."""
         if not self.reading:
-            self.said.answered(kind, name, said)
+            self.said.answered(self.booked(kind), name, said)
 
     def mark(self, reason: str) -> None:
         """A pass is partly the program's word; the first reason is told."""
