@@ -188,6 +188,22 @@ def test_an_index_that_holds_itself_ends(store: Store) -> None:
     refused(store, members | {"index.json": inner}, "nested too deep")
 
 
+def test_indexes_that_are_small_and_name_one_another_over_and_over_are_left(store: Store) -> None:
+    members, inner = {"oci-layout": b"{}"}, json.dumps({"manifests": []}).encode()
+    for _ in range(3):
+        members[f"blobs/sha256/{sha(inner)}"] = inner
+        row = {"digest": f"sha256:{sha(inner)}", "size": len(inner)}
+        inner = json.dumps({"manifests": [row] * 900}).encode()
+    refused(store, members | {"index.json": inner}, "too many manifests")
+
+
+def test_names_in_messages_are_escaped(store: Store) -> None:
+    rows = [{"Config": "c", "Layers": [], "RepoTags": [f"\x1b]0;x\x07\ud800{n}"]} for n in range(2)]
+    with pytest.raises(InputError) as caught:
+        brought(store, {"manifest.json": json.dumps(rows).encode()})
+    assert str(caught.value).isprintable()
+
+
 def test_an_image_without_a_configuration_of_its_own(store: Store) -> None:
     data = json.loads(config([LAYERS[0]]))
     del data["config"]

@@ -102,9 +102,26 @@ async def world(
     """
     known = {GOOD: ["127.0.0.1"], EVIL: ["127.0.0.1"]} | (names or {})
     made, ports = [], {}
+    serving = set[asyncio.Task[object]]()
+
+    def ended(handler: Handler) -> Handler:
+        """The same, and known while it runs: nothing of it outlives the test."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            serving.add(task)
+            try:
+                await handler(reader, writer)
+            finally:
+                writer.close()
+                serving.discard(task)
+
+        return serve
+
     for port, server in (servers or {}).items():
         handler, context = server if isinstance(server, tuple) else (server, None)
-        made.append(await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context, limit=4 << 20))
+        made.append(await asyncio.start_server(ended(handler), "127.0.0.1", 0, ssl=context, limit=4 << 20))
         ports[port] = made[-1].sockets[0].getsockname()[1]
     dialled: list[tuple[str, int]] = []
     resolved: list[str] = []
@@ -136,6 +153,11 @@ async def world(
         await gate.close()
         for one in made:
             one.close()
+        for task in (left := list(serving)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for _ in range(3):  # turns in which transports close
+            await asyncio.sleep(0)
 
 
 def certificate(folder: Path, *names: str) -> tuple[ssl.SSLContext, Path]:

@@ -18,6 +18,7 @@ from proctor.core.errors import InputError
 from proctor.core.sandbox import NetworkRules
 from proctor.network.attempts import Attempt
 from proctor.network.bounds import Bounds
+from proctor.network.peer import Activity, Peer, copy_body
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -519,6 +520,42 @@ def test_connections_at_once_are_bounded_and_the_next_waits() -> None:
             held[0][1].close()
             held[1][1].close()
             assert b"200 OK" in await third
+
+    run(work())
+
+
+@pytest.mark.parametrize("body", ["chunked", "rest", 3000])
+def test_a_side_that_is_always_ready_leaves_the_loop_to_others(body: Any) -> None:
+    async def work() -> None:
+        sent = b"1\r\na\r\n" * 50 + b"0\r\n\r\n" if body == "chunked" else b"a" * 3000
+        (here, source), (sink, there) = socket.socketpair(), socket.socketpair()
+        with here, there:
+            here.sendall(sent)
+            here.shutdown(socket.SHUT_WR)
+            turns = 0
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            ticking = asyncio.create_task(other())
+            one, two = Peer(source, Activity()), Peer(sink, Activity())
+            pieces = 0
+            plain = one._loop.sock_sendall
+
+            async def counted(*args: Any) -> None:
+                nonlocal pieces
+                pieces += 1
+                await plain(*args)
+
+            one._loop.sock_sendall = counted  # type: ignore[method-assign]
+            await copy_body(one, two, body)
+            ticking.cancel()
+            assert turns >= pieces > 0
+            one.sock.close()
+            two.sock.close()
 
     run(work())
 

@@ -105,6 +105,19 @@ def test_what_a_program_plants_in_its_files_does_nothing_on_the_host(kept: Boxes
     assert kept.sh(made, "cat out/victim x/y/v 2>&1 | grep -c 'No such'; stat -c %a suid").stdout == b"2\n755\n"
 
 
+@pytest.mark.parametrize(
+    "done", ["rmdir /var/tmp", "rm -rf /var; ln -s /tmp /var", "rm -rf /var; echo > /var", "rm -rf /var"]
+)
+def test_a_root_without_usual_directories_can_be_created_from(kept: Boxes, done: str) -> None:
+    if not kept.engine.features["root"]:
+        pytest.skip("there is no root in sandboxes of an ordinary user")
+    box = kept.new()
+    kept.sh(box, f"{done}; echo 1 > f", user="root")
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, "cat f; echo 2 > g; cat g").stdout == b"1\n2\n"
+    assert kept.sh(made, "test -L /var -o -f /var || stat -c %a /var /var/tmp").stdout in (b"", b"755\n1777\n")
+
+
 def test_what_is_in_use_is_not_removed(kept: Boxes) -> None:
     box = kept.new()
     kept.sh(box, "echo 1 > f")

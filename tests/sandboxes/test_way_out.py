@@ -154,3 +154,16 @@ def test_nothing_of_the_hosts_descriptors_is_left(boxes: Boxes) -> None:
     for _ in range(20):
         cycle()
     assert abs(len(os.listdir("/proc/self/fd")) - before) <= 16
+
+
+def test_a_port_that_a_program_holds_is_free_again_when_it_has_ended(boxes: Boxes) -> None:
+    box = boxes.new()
+    hold = "import socket, time\ns = socket.socket()\ns.bind(('127.0.0.1', 3128))\ns.listen()\nopen('said', 'w').write('1')\ntime.sleep(1000)\n"
+    boxes.file(box, "write", hold.encode(), path="hold.py")
+    boxes.sh(box, "python3 hold.py & echo $! > pid; while ! test -s said; do sleep 0.01; done")
+    rules = NetworkRules(True, ("example.org",))
+    for _ in range(2):
+        with pytest.raises(SandboxError):
+            boxes.run(boxes.engine.set_network(box.id, rules))
+    boxes.sh(box, "kill -9 $(cat pid); while kill -0 $(cat pid); do sleep 0.01; done")
+    boxes.run(boxes.engine.set_network(box.id, rules))

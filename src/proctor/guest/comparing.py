@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
-STRICT = ("__lt__", "__gt__")
 _FACTS = {"__lt__": "<", "__gt__": ">", "__eq__": "=="}
 _TURNED = {"<": ">", ">": "<", "==": "=="}
 

@@ -71,6 +71,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         os.chown(upper, mine, mine)
         os.chmod(upper, top.st_mode & 0o7777)
         for path, mode, owner in folders if not place else ():
+            _parent(upper, layers, path, (uid, root_uid))
             os.mkdir(f"{upper}/{path}")
             os.chmod(f"{upper}/{path}", mode)
             who = uid if owner else root_uid
@@ -108,8 +109,34 @@ def _lower(plan: dict[str, Any], layers: list[str], place: str) -> list[str]:
 
 
 def _folders(layers: list[str]) -> list[tuple[str, int, bool]]:
-    """Directories to make, but for those that a layer already has."""
-    return [row for row in _FOLDERS if not any(_exists(f"{layer}/{row[0]}") for layer in layers)]
+    """Directories to make, but for those that a layer already has, or whose parent is no directory in it."""
+    found = []
+    for row in _FOLDERS:
+        parent = os.path.dirname(row[0])
+        holder = _holder(layers, parent) if parent else None
+        if holder is not None and not _is_dir(f"{holder}/{parent}"):
+            continue
+        within = [layer for layer in layers if not parent or _is_dir(f"{layer}/{parent}")]
+        if not any(_exists(f"{layer}/{row[0]}") for layer in within):
+            found.append(row)
+    return found
+
+
+def _holder(layers: list[str], path: str) -> str | None:
+    """The newest layer that has something there."""
+    return next((layer for layer in layers if _exists(f"{layer}/{path}")), None)
+
+
+def _parent(upper: str, layers: list[str], path: str, users: tuple[int, int]) -> None:
+    """Make the directory above it, as the layer has it: of what is merged the uppermost says what it is."""
+    parent = os.path.dirname(path)
+    if not parent or _exists(f"{upper}/{parent}") or (holder := _holder(layers, parent)) is None:
+        return
+    known = os.stat(f"{holder}/{parent}")
+    os.mkdir(f"{upper}/{parent}")
+    os.chmod(f"{upper}/{parent}", known.st_mode & 0o7777)
+    who = known.st_uid if known.st_uid in users else users[1]
+    os.chown(f"{upper}/{parent}", who, who)
 
 
 def _write(upper: str, files: dict[str, str], owner: int) -> None:

@@ -6,10 +6,11 @@ import types
 from typing import Any
 
 from . import contents
-from .comparing import ORDERS, STRICT
+from .comparing import ORDERS
 from .sealing import FIXED
 from .standins import Standin, number_of
 
+_STRICT = ("__lt__", "__gt__")
 # What a stand-in is for ``isinstance``, by the name of its class.
 _KINDS = {"generator": types.GeneratorType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate,
           "reversed": reversed}  # fmt: skip
@@ -39,7 +40,7 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
             if theirs and type(other).__data__ is None:
                 return NotImplemented
             said = plain(link.content(self), link.content(other) if theirs else other)
-            if said is NotImplemented or (name in STRICT and type(self) not in link.valued):
+            if said is NotImplemented or (name in _STRICT and type(self) not in link.valued):
                 return said  # members of an enumeration, say: the same data everywhere would get no yes
             if theirs:
                 link.compared(name, self, other, said)

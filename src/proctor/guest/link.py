@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from . import raising, sealing
+from .claims import Claims
 from .comparing import ORDERS
 from .contents import is_looked_into, real_class
 from .keeping import Kept
@@ -28,14 +29,13 @@ from .standins import (
     stop,
     weak,
 )
-from .word import Word
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
 _CHANGES_NOTHING = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
 
 
-class Link(Word):
+class Link(Claims):
     """The program at the other end of a pipe; ``names``: what the tests show to be classes."""
 
     def __init__(self, pipe: Pipe, names: Names | None = None) -> None:

@@ -161,12 +161,14 @@ class Room:
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""
         (to,) = take_fds(self.control, 1)
-        fds = listeners()
-        sock = _socket.socket(fileno=to)
-        sock.sendmsg([b"p"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))])
-        sock.close()
-        for fd in fds:
-            os.close(fd)
+        made = [_socket.socket(fileno=to)]
+        try:
+            listeners(made)
+            fds = array.array("i", [sock.fileno() for sock in made[1:]])
+            made[0].sendmsg([b"p"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+        finally:  # a program may hold one of the ports
+            for sock in made:
+                sock.close()
         return {}
 
     def snapshot(self, header: dict[str, Any], body: bytes) -> dict[str, Any] | None:
@@ -216,16 +218,14 @@ class Room:
         self.send(protocol.ANSWER, answer)
 
 
-def listeners() -> list[int]:
-    """Sockets on this namespace's loopback, for the host to answer on: TCP on PORTS, then UDP for names."""
-    fds = []
-    for port in PORTS:
-        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-        sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+def listeners(made: list[_socket.socket]) -> None:
+    """Add sockets on this namespace's loopback, for the host to answer on: TCP on PORTS, then UDP for names."""
+    for port in (*PORTS, DNS_PORT):
+        kind = _socket.SOCK_DGRAM if port == DNS_PORT else _socket.SOCK_STREAM
+        sock = _socket.socket(_socket.AF_INET, kind | _socket.SOCK_CLOEXEC)
+        made.append(sock)
+        if port != DNS_PORT:
+            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", port))
-        sock.listen(128)
-        fds.append(sock.detach())
-    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
-    sock.bind(("127.0.0.1", DNS_PORT))
-    fds.append(sock.detach())
-    return fds
+        if port != DNS_PORT:
+            sock.listen(128)

@@ -6,8 +6,9 @@ layer after it was unpacked. Nothing is recorded before all of it fits.
 
 from __future__ import annotations
 
+import itertools
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +22,7 @@ from proctor.images.tarstream import Bounds, TarReader, refuse
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
-_NESTED = 4
+_NESTED, _MOST_MANIFESTS = 4, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +124,17 @@ def _find(archive: Archive, reference: str | None) -> _Found:
 def _from_layout(archive: Archive, reference: str | None) -> _Found:
     found: dict[str, tuple[Mapping[str, Any], str]] = {}  # digest -> manifest, name
     others: set[str] = set()
-    _walk(archive, archive.json("index.json"), "", _NESTED, found, others)
+    _walk(archive, archive.json("index.json"), "", _NESTED, found, others, itertools.count(1))
     if reference is not None:
         named = {digest: one for digest, one in found.items() if reference in (one[1], digest)}
         found = named or {d: one for d, one in found.items() if one[1].endswith((f"/{reference}", f":{reference}"))}
     here = f"linux/{_machine()}"
     if not found:
-        have = f"; it has {', '.join(sorted(others)[:10])}" if others else ""
+        have = f"; it has {_shown(others)}" if others else ""
         which = f" named {reference!r}" if reference is not None else ""
         raise InputError(f"the archive has no image{which} for {here}{have}", field="reference" if reference else None)
     if len(found) > 1:
-        names = ", ".join(sorted(name or digest for digest, (_, name) in found.items())[:10])
+        names = _shown(name or digest for digest, (_, name) in found.items())
         raise InputError(f"the archive has {len(found)} images ({names}); say which", field="reference")
     ((manifest, _),) = found.values()
     config = _descriptor(manifest.get("config"))
@@ -144,6 +145,11 @@ def _from_layout(archive: Archive, reference: str | None) -> _Found:
     )
 
 
+def _shown(names: Iterable[str]) -> str:
+    """Some of an archive's names, which are hostile, for a message."""
+    return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names)[:10])
+
+
 def _walk(
     archive: Archive,
     index: Any,
@@ -151,12 +157,15 @@ def _walk(
     depth: int,
     found: dict[str, tuple[Mapping[str, Any], str]],
     others: set[str],
+    looked: Iterator[int],
 ) -> None:
-    """Collect the manifests of an index, and of those in it, that are for this machine."""
+    """Collect the manifests of an index, and of those in it, that are for this machine; ``looked`` counts all."""
     manifests = _list(_object(index, "an index"), "manifests")
     if not depth or len(manifests) > 1000 or len(found) > 1000:
         raise refuse("the archive's indexes are nested too deep or are too long")
     for one in manifests:
+        if next(looked) > _MOST_MANIFESTS:  # an index in itself, many times over, is small and never ends
+            raise refuse("the archive's indexes name too many manifests")
         digest, size = _descriptor(one)
         notes = one.get("annotations")
         notes = notes if isinstance(notes, dict) else {}
@@ -168,7 +177,7 @@ def _walk(
             continue
         inner = _object(archive.json(archive.blob(digest, size), digest), "a manifest")
         if "manifests" in inner:
-            _walk(archive, inner, name, depth - 1, found, others)
+            _walk(archive, inner, name, depth - 1, found, others, looked)
             continue
         if not isinstance(place, dict):
             config = _descriptor(inner.get("config"))
@@ -185,7 +194,7 @@ def _from_docker(archive: Archive, reference: str | None) -> _Found:
     if reference is not None:
         images = [one for one in images if reference in _tags(one)]
     if len(images) != 1:
-        names = ", ".join(sorted(tag for one in manifest for tag in _tags(one))[:10]) or "none with a name"
+        names = _shown(tag for one in images for tag in _tags(one)) or "none with a name"
         raise InputError(f"the archive has {len(manifest)} images ({names}); say which", field="reference")
     name = _string(images[0].get("Config"), "Config")
     stem = name.removeprefix("blobs/sha256/").removesuffix(".json")

@@ -9,7 +9,7 @@ from .comparing import Said
 from .standins import is_same, number_of, stop
 
 
-class Word:
+class Claims:
     """The part of a link to the program that keeps account of it.
 
     Attributes:
