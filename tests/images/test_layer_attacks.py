@@ -227,6 +227,22 @@ def test_chains_of_headers_end(tmp_path: Path) -> None:
     refused(name + name + header() + END, tmp_path / "names", "two long names")
 
 
+@pytest.mark.parametrize(
+    "long",
+    [
+        tar(*(member("d" * 200 + f"/{n}", kind="dir") for n in range(20))),
+        tar(*(member(f"{n}", kind="symlink", to="t" * 200) for n in range(20))),
+        tar(*(member(f"{n}/" + "d" * 100 + "/f") for n in range(15))),
+        tar(*(member("d" * 200 + f"/{n}", kind="char") for n in range(20))),
+    ],
+    ids=["paths", "targets", "implied", "hidden"],
+)
+def test_names_together_are_bounded(long: bytes, tmp_path: Path) -> None:
+    """They are in memory until the archive is stored."""
+    refused(long, tmp_path / "top", "names are longer", bounds=Bounds(name_bytes=3000))
+    extract(long, tmp_path / "fine", bounds=Bounds(name_bytes=6000))
+
+
 class Endless:
     """Zeros behind a file's header, without end: what a decompressor makes of a bomb."""
 

@@ -43,7 +43,6 @@ def refused(store: Store, members: dict[str, bytes] | bytes, match: str, **more:
     with pytest.raises(InputError, match=match):
         brought(store, members, **more)
     assert store.list() == []
-    store.gc()
     assert list(store.layers.iterdir()) == list(store.incoming.iterdir()) == []
 
 
@@ -93,6 +92,7 @@ def test_links_between_layers_of_docker_save(store: Store) -> None:
     brought(store, tar(*listed, member(names[1], kind="symlink", to=f"../{names[0]}")))
     assert len(resolve(store, "n").layers) == 2
     store.remove("n")
+    store.gc()
     leading_out = tar(*listed, member(names[1], kind="symlink", to="../../../../etc/passwd"))
     refused(store, leading_out, r"'\.\.'|has no")
 
@@ -149,6 +149,16 @@ def test_a_bomb_is_left_soon(store: Store) -> None:
     data = gzip.compress(LAYERS[0]) + small
     refused(store, oci_layout([LAYERS[0]], [data]), "times as large")
     refused(store, oci_layout(LAYERS), "more than 1 ", bounds=Bounds(members=1))
+
+
+def test_what_whiteouts_ask_of_the_layers_below_is_bounded(store: Store) -> None:
+    """A whiteout is looked for in each layer from its top: few bytes of archive could ask for days."""
+    deep = "/".join("abcdefghij")
+    layers = [tar(member(f"{deep}/f", str(n).encode())) for n in range(4)] + [
+        tar(*(member(f"{deep}/.wh.{n}") for n in range(50)))
+    ]
+    refused(store, oci_layout(layers), "fewer layers", bounds=Bounds(lookups=2000))
+    brought(store, oci_layout(layers), bounds=Bounds(lookups=3000))
 
 
 @pytest.mark.parametrize(

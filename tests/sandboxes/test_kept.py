@@ -67,6 +67,17 @@ def test_a_snapshot_of_a_snapshot_has_both(kept: Boxes) -> None:
     assert kept.sh(again, "ls; cat both").stdout == b"both\none\n1\n"
 
 
+def test_many_directories_deep_down_fit_through_a_small_sandbox(kept: Boxes) -> None:
+    """Packing runs in the sandbox's memory: it may keep neither the paths nor the headers of all that was seen."""
+    box = kept.new(memory_mib=128)
+    deep = "/".join(["d" * 100] * 30)
+    source = f"import os\nos.makedirs({deep!r})\nos.chdir({deep!r})\nfor n in range(30000):\n    os.mkdir(str(n))\n"
+    kept.file(box, "write", source.encode(), path="many.py")
+    assert kept.sh(box, "python3 many.py").exit_code == 0
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, f"ls {deep} | wc -l").stdout == b"30000\n"
+
+
 def test_processes_stand_still_while_files_are_read(kept: Boxes) -> None:
     box = kept.new()
     source = "import os\nn = 0\nwhile True:\n    n += 1\n    for name in 'ab':\n        open(name + '.new', 'w').write(str(n))\n        os.rename(name + '.new', name)\n"

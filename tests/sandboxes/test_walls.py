@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import textwrap
 from collections.abc import Iterator
@@ -155,6 +156,24 @@ def test_a_storm_of_processes_does_not_outlive_its_time_limit(boxes: Boxes) -> N
     storm = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
     out = boxes.python(box, storm, timeout_s=1)
     assert (out.timed_out, out.exit_code) == (True, None)
+    boxes.run(boxes.engine.delete(box.id))
+
+
+def test_a_pid_1_that_has_no_time_does_not_hold_up_a_time_limit(boxes: Boxes) -> None:
+    """The limit counts from the request, not from when the sandbox comes to it; what it starts too late is ended."""
+    box = boxes.new()
+    if box.group is None:
+        pytest.skip("without a control group nobody here knows the sandbox's processes")
+    boxes.sh(box, "true")
+    (init,) = box.group.processes()
+    os.kill(init, signal.SIGSTOP)
+    try:
+        out = boxes.sh(box, "sleep 1000", timeout_s=0.1)
+        assert (out.timed_out, out.exit_code) == (True, None)
+    finally:
+        os.kill(init, signal.SIGCONT)
+    waits = "until ! grep -qx sleep /proc/[0-9]*/comm; do :; done; echo gone"
+    assert boxes.sh(box, waits, timeout_s=60).stdout == b"gone\n"
     boxes.run(boxes.engine.delete(box.id))
 
 

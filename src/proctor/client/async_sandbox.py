@@ -48,7 +48,8 @@ class AsyncSnapshot:
         return snapshot_record(self._info)[name]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._info.id}>"
+        named = f" {self._info.name!a}" if self._info.name else ""
+        return f"<{type(self).__name__} {self._info.id}{named}>"
 
     @property
     def id(self) -> str:
@@ -143,7 +144,8 @@ class AsyncSandbox:
         return self.info[name]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} {self.state}>"
+        named = f" {self.name!a}" if self.name else ""
+        return f"<{type(self).__name__} {self.id}{named} {self.state}>"
 
     async def refresh(self) -> AsyncSandbox:
         """Look at it again."""

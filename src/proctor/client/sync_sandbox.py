@@ -49,7 +49,8 @@ class Snapshot:
         return snapshot_record(self._info)[name]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._info.id}>"
+        named = f" {self._info.name!a}" if self._info.name else ""
+        return f"<{type(self).__name__} {self._info.id}{named}>"
 
     @property
     def id(self) -> str:
@@ -144,7 +145,8 @@ class Sandbox:
         return self.info[name]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} {self.state}>"
+        named = f" {self.name!a}" if self.name else ""
+        return f"<{type(self).__name__} {self.id}{named} {self.state}>"
 
     def refresh(self) -> Sandbox:
         """Look at it again."""

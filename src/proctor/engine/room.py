@@ -238,24 +238,34 @@ class Room:
             raise SandboxError("the sandbox did not hand over its sockets", code="no_network", status=500)
         return dict(zip(LISTENERS, found, strict=True))
 
-    async def start(self, header: dict[str, Any], body: bytes, on_output: OnOutput | None) -> Running:
-        """Start a command; its end is ``Running.done``. ``header`` as in ``guest/room.py``."""
+    async def start(
+        self, header: dict[str, Any], body: bytes, on_output: OnOutput | None, asked: Callable[[Running], None]
+    ) -> Running:
+        """Start a command; its end is ``Running.done``. ``header`` as in ``guest/room.py``.
+
+        Args:
+            asked: called before the room is asked, which may take time where its programs leave it none.
+        """
         self._next += 1
         loop = asyncio.get_running_loop()
         running = Running(self._next, header["keep"], on_output, loop.create_future())
         self.commands[running.number] = running
         if running.keep is None:
             running.pump = loop.create_task(self._pump(running))
+        asked(running)
         asking = loop.create_task(self.request("start", body, c=running.number, **header))
         try:
-            await asyncio.shield(asking)
+            first: list[asyncio.Future[Any]] = [asking, running.done]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # the room is on it already: its end will be told, and has to be expected
             running.on_output = None
             asking.add_done_callback(lambda _: loop.create_task(self._unwanted(running, asking)))
             raise
-        except BaseException:
+        if not asking.done():  # it was given up meanwhile
+            asking.add_done_callback(lambda _: loop.create_task(self._unwanted(running, asking)))
+        elif asking.exception() is not None:
             self._not_started(running)
-            raise
+            asking.result()
         return running
 
     async def _unwanted(self, running: Running, asking: asyncio.Task[Any]) -> None:
@@ -268,6 +278,7 @@ class Room:
     def _not_started(self, running: Running) -> None:
         self.commands.pop(running.number, None)
         running.arrived.end()
+        running.done.cancel()
 
     async def _pump(self, running: Running) -> None:
         """Hand streamed output to its reader at the reader's pace, and tell the room how much was taken."""

@@ -41,12 +41,14 @@ class Use(ABC):
             "argv": list(spec.argv), "cwd": spec.cwd, "user": spec.user, "env": env, "stdin": stdin,
             "timeout": spec.timeout_s, "keep": spec.keep,
         }  # fmt: skip
-        running = await room.start(header, spec.stdin or b"", on_output)
-        if spec.timeout_s is not None:
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(spec.timeout_s + LATE_S, lambda: self.rooms.later(self._overdue(box, running)))
-            running.done.add_done_callback(lambda _: timer.cancel())
-        return running
+        loop = asyncio.get_running_loop()
+
+        def asked(running: Running) -> None:
+            if spec.timeout_s is not None:
+                timer = loop.call_later(spec.timeout_s + LATE_S, lambda: self.rooms.later(self._overdue(box, running)))
+                running.done.add_done_callback(lambda _: timer.cancel())
+
+        return await room.start(header, spec.stdin or b"", on_output, asked)
 
     async def _overdue(self, box: Sandbox, running: Running) -> None:
         """End a command from outside: a storm of processes may leave its room's pid 1 no time to do it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
+from collections.abc import Iterator
 
 from . import floor
 
@@ -38,19 +39,29 @@ def pack(built: floor.Floor, sink: int, most: int) -> None:
         links: dict[int, str] = {}
         for place, upper in built.uppers:
             top = f"/proc/self/fd/{upper}"
-            waiting = [""]
-            while waiting:
-                folder = waiting.pop()
-                for name in sorted(os.listdir(f"{top}/{folder}")):
-                    inside = f"{folder}/{name}" if folder else name
-                    path = f"{top}/{inside}"
-                    info = os.lstat(path)
-                    total += info.st_size if stat.S_ISREG(info.st_mode) else 0
-                    if total > most:
-                        raise TooLarge(f"the files are longer than {most} bytes")
-                    if stat.S_ISDIR(info.st_mode):
-                        waiting.append(inside)
-                    _add(tar, f"{place}/{inside}".lstrip("/"), path, info, links)
+            for inside in _walk(top):
+                path = f"{top}/{inside}"
+                info = os.lstat(path)
+                total += info.st_size if stat.S_ISREG(info.st_mode) else 0
+                if total > most:
+                    raise TooLarge(f"the files are longer than {most} bytes")
+                _add(tar, f"{place}/{inside}".lstrip("/"), path, info, links)
+                tar.members.clear()  # type: ignore[attr-defined]  # else all headers stay in memory, which is the sandbox's
+
+
+def _walk(top: str) -> Iterator[str]:
+    """Paths below a directory, each before what lies in it; holds names, not paths, of what is still to come."""
+    stack = [("", iter(sorted(os.listdir(top))))]
+    while stack:
+        folder, names = stack[-1]
+        name = next(names, None)
+        if name is None:
+            stack.pop()
+            continue
+        inside = f"{folder}/{name}" if folder else name
+        yield inside
+        if stat.S_ISDIR(os.lstat(f"{top}/{inside}").st_mode):
+            stack.append((inside, iter(sorted(os.listdir(f"{top}/{inside}")))))
 
 
 def _add(tar: tarfile.TarFile, name: str, path: str, info: os.stat_result, links: dict[int, str]) -> None:
@@ -73,7 +84,8 @@ def _add(tar: tarfile.TarFile, name: str, path: str, info: os.stat_result, links
         if info.st_nlink > 1 and info.st_ino in links:
             member.type, member.linkname = tarfile.LNKTYPE, links[info.st_ino]
         else:
-            links[info.st_ino] = name
+            if info.st_nlink > 1:
+                links[info.st_ino] = name
             member.size = info.st_size
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             if not stat.S_ISREG(os.fstat(fd).st_mode):

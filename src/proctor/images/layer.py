@@ -25,9 +25,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from proctor.core.errors import InfrastructureError, InputError
+from proctor.images.entries import Entry, digest_of, numbers
 from proctor.images.lower import OPAQUE, look_up
 from proctor.images.tarstream import Bounds, Member, TarReader, components, refuse, show
-from proctor.isolation.identities import LAYER_ROOT, LAYER_USER
+from proctor.isolation.identities import LAYER_USER
 
 SANDBOX = 1000  # the number inside a sandbox; every other one becomes 0
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,18 +65,6 @@ class Unpacked:
     entries: int
     dropped: Mapping[str, int]
     hides_all: bool
-
-
-@dataclass(slots=True)
-class _Entry:
-    kind: str
-    mode: int = 0o755
-    owner: int = 0
-    group: int = 0
-    mtime_ns: int = 0
-    size: int = 0
-    content: bytes = b""
-    opaque: bool = False
 
 
 def unpack(
@@ -119,8 +108,9 @@ class _Unpacker:
     ) -> None:
         self._top, self._reader, self._dialect, self._bounds = top, reader, dialect, bounds
         self._fixed, self._below = fixed_owners, below
-        self._entries: dict[bytes, _Entry] = {b"": self._implied(())}
         self._gone: set[bytes] = set()
+        self._named = self._looked = 0  # bytes of names; directories below that were looked into
+        self._entries: dict[bytes, Entry] = {b"": self._implied(())}
         self._stack: list[tuple[bytes, int]] = []  # the directory that was entered last, and those above it
         self._dropped: Counter[str] = Counter()
         self._unlooked = 0  # bytes written since the disk was looked at
@@ -140,7 +130,7 @@ class _Unpacker:
             raise refuse("the top of a snapshot hides all that is below")
         self._finish_directories()
         files = {id(entry): entry.size for entry in self._entries.values() if entry.kind == "file"}
-        digest = _digest(self._entries)
+        digest = digest_of(self._entries)
         return Unpacked(digest, sum(files.values()), len(self._entries) - 1, dict(self._dropped), hides_all)
 
     # ------------------------------------------------------------ members
@@ -154,12 +144,12 @@ class _Unpacker:
             return
         joined = b"/".join(path)
         if member.kind == "char" and member.device == (0, 0) and self._dialect is Dialect.SNAPSHOT:
-            self._gone.add(joined)
+            self._hides(joined)
             return
         if member.kind in ("char", "block", "fifo"):
             self._dropped["fifos" if member.kind == "fifo" else "devices"] += 1
             if self._below is not None:
-                self._gone.add(joined)
+                self._hides(joined)
             return
         if member.kind == "directory":
             self._directory(path, joined, member)
@@ -167,11 +157,24 @@ class _Unpacker:
         parent = self._enter(path[:-1])
         self._replace(parent, path, joined)
         if member.kind == "file":
-            self._entries[joined] = self._file(parent, path[-1], member)
+            self._record(joined, self._file(parent, path[-1], member))
         elif member.kind == "symlink":
-            self._entries[joined] = self._symlink(parent, path[-1], member)
+            self._record(joined, self._symlink(parent, path[-1], member), len(member.target))
         else:
-            self._entries[joined] = self._link(parent, path, member)
+            self._record(joined, self._link(parent, path, member))
+
+    def _record(self, joined: bytes, entry: Entry, more: int = 0) -> None:
+        self._name(len(joined) + more)
+        self._entries[joined] = entry
+
+    def _hides(self, joined: bytes) -> None:
+        self._name(len(joined))
+        self._gone.add(joined)
+
+    def _name(self, size: int) -> None:
+        self._named += size
+        if self._named > self._bounds.name_bytes:
+            raise refuse(f"the archive's names are longer than {self._bounds.name_bytes} bytes together")
 
     def _take_marker(self, path: tuple[bytes, ...]) -> None:
         name = path[-1]
@@ -187,7 +190,7 @@ class _Unpacker:
             hidden = name.removeprefix(_PREFIX)
             if hidden in (b"", b".", b".."):
                 raise refuse(f"{show(b'/'.join(path))} is a whiteout of nothing")
-            self._gone.add(b"/".join((*path[:-1], hidden)))
+            self._hides(b"/".join((*path[:-1], hidden)))
 
     def _directory(self, path: tuple[bytes, ...], joined: bytes, member: Member) -> None:
         known = self._entries.get(joined)
@@ -198,7 +201,7 @@ class _Unpacker:
         made = self._about("directory", member)
         made.opaque = member.pax.get(b"PROCTOR.opaque") == b"1" if self._dialect is Dialect.SNAPSHOT else False
         made.opaque = made.opaque or (known is not None and known.opaque)
-        self._entries[joined] = made
+        self._record(joined, made)
 
     def _replace(self, parent: int, path: tuple[bytes, ...], joined: bytes) -> None:
         known = self._entries.get(joined)
@@ -210,7 +213,7 @@ class _Unpacker:
         del self._entries[joined]
         self._dropped["duplicates"] += 1
 
-    def _file(self, parent: int, name: bytes, member: Member) -> _Entry:
+    def _file(self, parent: int, name: bytes, member: Member) -> Entry:
         made = self._about("file", member)
         made.size = member.size
         self._look_at_disk(4096)
@@ -224,24 +227,24 @@ class _Unpacker:
                     data = data[os.write(fd, data) :]
             made.content = digest.digest()
             if self._fixed:
-                os.fchown(fd, *_numbers(made))
+                os.fchown(fd, *numbers(made))
             os.fchmod(fd, made.mode)
             os.utime(fd, ns=(made.mtime_ns, made.mtime_ns))
         finally:
             os.close(fd)
         return made
 
-    def _symlink(self, parent: int, name: bytes, member: Member) -> _Entry:
+    def _symlink(self, parent: int, name: bytes, member: Member) -> Entry:
         made = self._about("symlink", member)
         made.mode, made.content = 0o777, member.target
         self._look_at_disk(4096)
         os.symlink(member.target, name, dir_fd=parent)
         if self._fixed:
-            os.chown(name, *_numbers(made), dir_fd=parent, follow_symlinks=False)
+            os.chown(name, *numbers(made), dir_fd=parent, follow_symlinks=False)
         os.utime(name, ns=(made.mtime_ns, made.mtime_ns), dir_fd=parent, follow_symlinks=False)
         return made
 
-    def _link(self, parent: int, path: tuple[bytes, ...], member: Member) -> _Entry:
+    def _link(self, parent: int, path: tuple[bytes, ...], member: Member) -> Entry:
         target = components(member.target, self._bounds, "the target of a hard link")
         known = self._entries.get(b"/".join(target))
         if known is None or known.kind != "file":
@@ -259,7 +262,7 @@ class _Unpacker:
             os.close(here)
         return known
 
-    def _about(self, kind: str, member: Member) -> _Entry:
+    def _about(self, kind: str, member: Member) -> Entry:
         """Its attributes, as far as they are taken; the rest is counted."""
         if member.mode & 0o6000:
             self._dropped["setuid and setgid bits"] += 1
@@ -268,7 +271,7 @@ class _Unpacker:
         for key in member.pax:
             if key.startswith((b"SCHILY.xattr.", b"LIBARCHIVE.xattr.", b"SCHILY.acl.")):
                 self._dropped["capabilities" if key.endswith(b".security.capability") else "attributes"] += 1
-        return _Entry(
+        return Entry(
             kind, member.mode & 0o1777, int(member.uid == SANDBOX), int(member.gid == SANDBOX), member.mtime_ns
         )
 
@@ -287,7 +290,7 @@ class _Unpacker:
             known = self._entries.get(joined)
             if known is None:
                 self._make_directory(here, path[at])
-                self._entries[joined] = self._implied(path[: at + 1])
+                self._record(joined, self._implied(path[: at + 1]))
             elif known.kind != "directory":
                 raise refuse(f"{show(b'/'.join(path))} is to be a directory, but {show(joined)} is a {known.kind}")
             try:
@@ -305,12 +308,23 @@ class _Unpacker:
         self._look_at_disk(4096)
         os.mkdir(name, 0o700, dir_fd=parent)
 
-    def _implied(self, path: tuple[bytes, ...]) -> _Entry:
-        found = look_up(self._below, path) if self._below else None
+    def _implied(self, path: tuple[bytes, ...]) -> Entry:
+        found = self._find_below(path)
         if found is None or not stat.S_ISDIR(found.st_mode):
-            return _Entry("directory")
+            return Entry("directory")
         owner, group = int(found.st_uid == LAYER_USER), int(found.st_gid == LAYER_USER)
-        return _Entry("directory", found.st_mode & 0o1777, owner, group, found.st_mtime_ns)
+        return Entry("directory", found.st_mode & 0o1777, owner, group, found.st_mtime_ns)
+
+    def _find_below(self, path: tuple[bytes, ...]) -> os.stat_result | None:
+        if not self._below:
+            return None
+        self._looked += len(self._below) * (len(path) + 1)
+        if self._looked > self._bounds.lookups:
+            raise refuse(
+                f"it takes more than {self._bounds.lookups} looks into the layers below to see what the archive's "
+                "whiteouts and directories change; build the image with fewer layers"
+            )
+        return look_up(self._below, path)
 
     def _hide(self) -> None:
         """Make the whiteouts, once it is known what this archive itself has."""
@@ -323,7 +337,7 @@ class _Unpacker:
             over = [self._entries.get(b"/".join(path[:depth])) for depth in range(len(path))]
             if any(entry is not None and entry.opaque for entry in over):
                 continue
-            if self._below is not None and look_up(self._below, path) is None:
+            if self._below is not None and self._find_below(path) is None:
                 continue
             parent = self._enter(path[:-1])
             self._look_at_disk(4096)
@@ -333,17 +347,15 @@ class _Unpacker:
                 raise InfrastructureError(
                     f"this kernel makes no whiteouts (Linux 5.8 or newer does): {error}"
                 ) from error
-            self._entries[joined] = _Entry("whiteout", 0)
+            self._entries[joined] = Entry("whiteout", 0)
 
     def _finish_directories(self) -> None:
         """Give directories their own attributes, what lies in them first."""
-        paths = [
-            tuple(joined.split(b"/")) for joined, entry in self._entries.items() if entry.kind == "directory" and joined
-        ]
-        for path in [*sorted(paths, reverse=True), ()]:
-            made = self._entries[b"/".join(path)]
-            fd = self._enter(path) if path else self._top
-            if made.opaque and path:
+        folders = (joined for joined, entry in self._entries.items() if entry.kind == "directory")
+        for joined in sorted(folders, reverse=True):
+            made = self._entries[joined]
+            fd = self._enter(tuple(joined.split(b"/"))) if joined else self._top
+            if made.opaque and joined:
                 try:
                     os.setxattr(fd, OPAQUE, b"y")
                 except OSError as error:
@@ -352,7 +364,7 @@ class _Unpacker:
                         "set XDG_DATA_HOME to a directory on ext4, xfs or btrfs"
                     ) from error
             if self._fixed:
-                os.fchown(fd, *_numbers(made))
+                os.fchown(fd, *numbers(made))
             os.fchmod(fd, made.mode)
             os.utime(fd, ns=(made.mtime_ns, made.mtime_ns))
 
@@ -365,24 +377,3 @@ class _Unpacker:
                 raise InfrastructureError(
                     "the disk of the image store is nearly full; free some, or `proctor image gc`"
                 )
-
-
-def _numbers(entry: _Entry) -> tuple[int, int]:
-    return (LAYER_USER if entry.owner else LAYER_ROOT), (LAYER_USER if entry.group else LAYER_ROOT)
-
-
-def _digest(entries: Mapping[bytes, _Entry]) -> str:
-    """Every field with its length, so that no two trees read the same."""
-    digest = hashlib.sha256(b"proctor-layer-1\n")
-    first: dict[int, bytes] = {}
-    for path in sorted(entries):
-        entry = entries[path]
-        kind, content = entry.kind, entry.content
-        if kind == "file":
-            if id(entry) in first:
-                kind, content = "link", first[id(entry)]
-            else:
-                first[id(entry)] = path
-        about = f"{kind} {entry.mode:o} {entry.owner} {entry.group} {int(entry.opaque)} {len(path)} {len(content)}\n"
-        digest.update(about.encode() + path + content)
-    return f"sha256:{digest.hexdigest()}"

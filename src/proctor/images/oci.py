@@ -6,6 +6,7 @@ layer after it was unpacked. Nothing is recorded before all of it fits.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from proctor.core.errors import InputError
+from proctor.core.errors import InfrastructureError, InputError
 from proctor.images.archive import Archive, Checked, is_hex, open_archive, unpacked
 from proctor.images.layer import Dialect
 from proctor.images.records import MAX_LAYERS, Base, Layer, Record, Settings, check_name, retention_seconds
@@ -86,6 +87,9 @@ def import_archive(
         except BaseException:
             for layer in kept:
                 store.release(layer)
+            if kept:
+                with contextlib.suppress(InfrastructureError, OSError):  # the next collection takes them
+                    store.gc()
             raise
     return Imported(record, dropped)
 

@@ -52,6 +52,8 @@ class Bounds:
         header_bytes: of one extension header.
         path_bytes: of one path or link target.
         depth: components of one path.
+        name_bytes: of all paths and link targets together, which are in memory until the archive is stored.
+        lookups: directories of the layers below that may be looked into; one takes 5 us.
     """
 
     members: int = 1_000_000
@@ -60,6 +62,8 @@ class Bounds:
     header_bytes: int = 1 << 20
     path_bytes: int = 4095
     depth: int = 128
+    name_bytes: int = 128 << 20
+    lookups: int = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

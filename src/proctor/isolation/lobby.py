@@ -36,16 +36,19 @@ class RoomGroup:
 
     def kill_all_but_init(self) -> None:
         """Kill every process in it but the one that is pid 1 inside."""
-        words: list[str] = []
-        for path in self.paths[:1]:
+        for word in self.processes():
             with contextlib.suppress(OSError):
-                words = Path(f"{path}/cgroup.procs").read_text().split()
-        for word in words:
-            with contextlib.suppress(OSError, ValueError):
                 rows = Path(f"/proc/{word}/status").read_text().splitlines()
                 inside = next((row.split()[-1] for row in rows if row.startswith("NSpid")), "1")
                 if inside != "1":
-                    os.kill(int(word), signal.SIGKILL)
+                    os.kill(word, signal.SIGKILL)
+
+    def processes(self) -> list[int]:
+        """Their numbers on the host."""
+        for path in self.paths[:1]:
+            with contextlib.suppress(OSError):
+                return [int(word) for word in Path(f"{path}/cgroup.procs").read_text().split()]
+        return []
 
     def remove(self) -> bool:
         """Kill what is in it and remove it; False while something in it is still dying."""
