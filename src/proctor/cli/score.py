@@ -62,6 +62,14 @@ EXIT_TERMINATED = 143
     help="The wall around each program: jail, degraded, or auto, the stronger of these that works; or gvisor.",
 )
 @click.option(
+    "--reuse",
+    type=click.IntRange(1),
+    default=None,
+    metavar="N",
+    show_default="any number",
+    help="Programs that one wall serves before a new one takes its place; 1: a wall for each.",
+)
+@click.option(
     "--reward", default="share", show_default=True, metavar="POLICY", help="How verdicts become a number; see below."
 )
 @click.option(
@@ -131,6 +139,7 @@ def score(
     out: str,
     workers: int | None,
     isolation: str,
+    reuse: int | None,
     reward: str,
     checker: str | None,
     format_: str,
@@ -226,7 +235,7 @@ def score(
         try:
             with _terminable(), _quiet_log(), Meter(tally, terminal=is_terminal(sys.stderr)):
                 if pending:
-                    work.grade(pending, workers, done, cache or False)
+                    work.grade(pending, workers, done, cache or False, reuse)
                 journal.finish(tally.cached)
         except (KeyboardInterrupt, _Terminated) as error:
             with contextlib.suppress(OSError):

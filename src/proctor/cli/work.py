@@ -70,6 +70,7 @@ class Work:
         workers: int | None,
         on_grade: Callable[[Grade], None],
         cache: Cache | bool = False,
+        reuse: int | None = None,
     ) -> None:
         """Grade some of the completions; ``on_grade`` is called here, as each is done, with its number as ``index``.
 
@@ -83,7 +84,7 @@ class Work:
             self.problems,
             **self.options.grader(),
             on_grade=lambda done: on_grade(replace(done, index=numbers[done.index])),
-            engine=Place(workers=workers, isolation=isolation, packages=packages, on_start=say_isolation),
+            engine=Place(workers=workers, isolation=isolation, packages=packages, reuse=reuse, on_start=say_isolation),
             cache=cache,
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.errors import InfrastructureError, InputError, IsolationUnavailable
 from proctor.core.image import Image
 from proctor.core.outcome import Outcome
 from proctor.engine import capacity
@@ -39,18 +39,27 @@ class Engine:
         isolation: ``auto``, ``jail``, ``degraded`` or ``gvisor``; see ``boundary_for``.
         memory_mib: budget for all jobs together; None is 0.8 of what is free now.
         image: what programs see; None is the host's interpreter, bare.
+        reuse: programs that an agent and its wall serve before another takes their place; None: any number. Whatever
+            it is, one behind which a program left processes serves no other.
+
+    Raises:
+        InputError: ``reuse`` is none of these.
     """
 
     def __init__(
         self, *, slots: int | None = None, isolation: str = "auto", memory_mib: int | None = None,
-        image: Image | None = None, boundary: Boundary | None = None,
+        image: Image | None = None, boundary: Boundary | None = None, reuse: int | None = None,
     ) -> None:  # fmt: skip
+        if reuse is not None and (type(reuse) is not int or reuse < 1):
+            raise InputError(f"{reuse!r} is not a whole number from 1, or None for any number", field="reuse")
+        self.reuse = reuse
         self.slots = slots or capacity.cores()
         self.boundary = boundary or boundary_for(isolation)
         self.image = image or host_image()
         self._admission = Admission(self.slots, memory_mib or int(0.8 * capacity.free_mib()))
         self._gates: dict[Ticket, asyncio.Event] = {}
         self._idle: list[Link] = []
+        self._coming: list[asyncio.Task[Link]] = []  # agents that take the place of those that have served
         self._links: set[Link] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._runs: set[object] = set()
@@ -93,6 +102,7 @@ class Engine:
         """End all agents and wait until nothing of them is left; jobs under way end with an error outcome."""
         self._closed = self._closed or CLOSED
         self._idle.clear()
+        self._coming.clear()
         for gate in list(self._gates.values()):
             gate.set()
         for link in list(self._links):
@@ -247,16 +257,30 @@ class Engine:
             self.end(link)
             if fresh:
                 break
+        while self._coming and not fresh:
+            task = self._coming.pop(0)
+            try:
+                link = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                self._coming.insert(0, task)
+                raise
+            if link.usable:
+                return link
+            self.end(link)
         return await self._new_link()
 
     def give_back(self, link: Link, ticket: Ticket | None = None) -> None:
         """An agent that has done its job is idle again, and the ticket's slot free; none is kept once it is closed."""
-        if not self._closed:
+        over = link.suspect or (self.reuse is not None and link.served >= self.reuse)
+        if not self._closed and not over:
             self._idle.append(link)
             if ticket:
                 self.leave(ticket)
             return
         ending = self.end(link)
+        if not self._closed and len(self._idle) + len(self._coming) < self.slots:
+            self._coming.append(asyncio.get_running_loop().create_task(self._new_link()))
+            self._coming[-1].add_done_callback(_retrieved)
         if ticket:
             ending.add_done_callback(lambda _: self.leave(ticket))
 
@@ -280,6 +304,12 @@ class Engine:
         for ticket in tickets:
             if gate := self._gates.get(ticket):
                 gate.set()
+
+
+def _retrieved(task: asyncio.Task[Link]) -> None:
+    """Take note of its exception: whoever wants this agent is told, and perhaps nobody does."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Filled(InfrastructureError):

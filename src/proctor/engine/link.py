@@ -47,6 +47,8 @@ class Link:
         self.features: dict[str, Any] = {}
         self.preloaded: frozenset[str] = frozenset()
         self.compiling = False
+        self.served = 0  # jobs that it has done
+        self.suspect = False  # something was seen that a program should not be able to leave behind
         self._over: asyncio.Event | None = None
 
     @classmethod
@@ -154,6 +156,7 @@ class Link:
                     raise InfrastructureError(f"the jail failed: {reading.text(header.get('message'))}")
                 if kind == protocol.DONE and not expected:
                     await feeder
+                    self.served += 1
                     return failed
                 if kind != protocol.OUTCOME or not expected:
                     raise FrameError(f"the agent sent frame {kind} out of turn")
@@ -163,6 +166,7 @@ class Link:
                     raise FrameError("the agent left out a case")
                 late += outcome.ended_by in (EndedBy.CPU, EndedBy.WALL) and index >= 0
                 self.compiling = False
+                self.suspect = self.suspect or outcome.left_processes > 0
                 if len(outcome.stdout) > keeps.get(index, len(outcome.stdout)):
                     outcome = replace(outcome, stdout=outcome.stdout[: keeps[index]], stdout_truncated=True)
                 if index >= 0:

@@ -156,8 +156,9 @@ _CLOSE_S = 60.0
 
 
 def shared_engine(
-    slots: int | None = None, isolation: str = "auto", packages: tuple[str, ...] = (), memory_mib: int | None = None
-) -> SyncEngine:
+    slots: int | None = None, isolation: str = "auto", packages: tuple[str, ...] = (), memory_mib: int | None = None,
+    reuse: int | None = None,
+) -> SyncEngine:  # fmt: skip
     """This process's engine for these settings, made when first asked for.
 
     Args:
@@ -165,15 +166,18 @@ def shared_engine(
         isolation: ``auto``, ``jail``, ``degraded`` or ``gvisor``.
         packages: named site-packages that programs may import.
         memory_mib: budget for all jobs together.
+        reuse: programs that one wall serves; see ``Engine``.
     """
     from proctor.images.host import host_image
 
-    key = (slots, isolation, tuple(packages), memory_mib)
+    key = (slots, isolation, tuple(packages), memory_mib, reuse)
     with _lock:
         engine = _engines.get(key)
         if engine is None or engine.closed:
             image = host_image(tuple(packages))
-            engine = _engines[key] = SyncEngine(slots=slots, isolation=isolation, memory_mib=memory_mib, image=image)
+            engine = _engines[key] = SyncEngine(
+                slots=slots, isolation=isolation, memory_mib=memory_mib, image=image, reuse=reuse
+            )
         return engine
 
 

@@ -155,6 +155,7 @@ def grade(
     workers: int | None = None,
     isolation: str = "auto",
     packages: Sequence[str] = (),
+    reuse: int | None = None,
     cache: AnyCache = True,
     repeat: int = 1,
 ) -> list[Grade]:
@@ -182,6 +183,8 @@ def grade(
         workers, isolation, packages: which shared engine: programs at once
             (None: one a core), the wall around each, and the installed
             packages that they may import beside the standard library.
+        reuse: programs that one wall serves before another takes its place;
+            1: each has its own; None: any number.
         cache: True: programs that were graded before, with the same cases,
             checker, limits and all else that a verdict depends on, do not run
             again; what is known is in a file of the user's. A path or a
@@ -198,7 +201,7 @@ def grade(
         InputError: bad arguments or problems, or a reward policy that fails.
         IsolationUnavailable: the isolation asked for cannot be had here.
     """
-    place = _place(engine, workers, isolation, packages)
+    place = _place(engine, workers, isolation, packages, reuse)
     batch = _batch(
         completions, problems, on_grade, checker, reward, limits, warm, extract, claimed, place, cache, repeat
     )
@@ -238,6 +241,7 @@ async def agrade(
     workers: int | None = None,
     isolation: str = "auto",
     packages: Sequence[str] = (),
+    reuse: int | None = None,
     cache: AnyCache = True,
     repeat: int = 1,
 ) -> list[Grade]:
@@ -246,7 +250,7 @@ async def agrade(
     Reading completions and judging large outputs happen in a worker thread;
     ``on_grade`` is called in the loop's. Cancelling the task cancels what runs.
     """
-    place = _place(engine, workers, isolation, packages)
+    place = _place(engine, workers, isolation, packages, reuse)
     batch = await asyncio.to_thread(
         _batch, completions, problems, on_grade, checker, reward, limits, warm, extract, claimed, place, cache, repeat
     )
@@ -316,10 +320,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 # ---------------------------------------------------------------- below the calls
 
 
-def _place(engine: AnyEngine | Place | None, workers: int | None, isolation: str, packages: Sequence[str]) -> Place:
+def _place(
+    engine: AnyEngine | Place | None, workers: int | None, isolation: str, packages: Sequence[str], reuse: int | None
+) -> Place:
     if isinstance(engine, Place):
         return engine
-    return Place(engine, workers=workers, isolation=isolation, packages=packages)
+    return Place(engine, workers=workers, isolation=isolation, packages=packages, reuse=reuse)
 
 
 def _batch(

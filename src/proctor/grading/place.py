@@ -41,7 +41,7 @@ class Place:
     Args:
         engine: it; None is the one that this process shares, with the settings
             that follow.
-        workers, isolation, packages: as for ``proctor.grade``.
+        workers, isolation, packages, reuse: as for ``proctor.grade``.
         on_start: called with the shared engine when it is there.
 
     Raises:
@@ -55,12 +55,16 @@ class Place:
         workers: int | None = None,
         isolation: str = "auto",
         packages: Sequence[str] = (),
+        reuse: int | None = None,
         on_start: Callable[[AnyEngine], object] | None = None,
     ) -> None:
         if workers is not None and (type(workers) is not int or not 1 <= workers <= 1024):
             raise InputError(f"{workers!r} is not a whole number from 1 to 1024", field="workers")
         if isolation not in LEVELS:
             raise InputError(f"{isolation!r} is not one of {', '.join(LEVELS)}", field="isolation")
+        if reuse is not None and (type(reuse) is not int or reuse < 1):
+            raise InputError(f"{reuse!r} is not a whole number from 1, or None for any number", field="reuse")
+        self._reuse = reuse
         self._engine, self._workers, self._asked, self._packages = engine, workers, isolation, tuple(packages)
         self._on_start = on_start
         self._told: str | None = None  # the level that an earlier engine had in the same surroundings
@@ -87,7 +91,9 @@ class Place:
             if self._engine is None:
                 from proctor.engine.shared import shared_engine
 
-                made: AnyEngine = shared_engine(slots=self._workers, isolation=self._asked, packages=self._packages)
+                made: AnyEngine = shared_engine(
+                    slots=self._workers, isolation=self._asked, packages=self._packages, reuse=self._reuse
+                )
                 self._engine = made
                 if self._on_start is not None:
                     self._on_start(made)
