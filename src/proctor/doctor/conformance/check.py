@@ -127,7 +127,11 @@ def shows(
             code = exit_code if isinstance(exit_code, int) else exit_code[at]
             wanted = (None, signals[at]) if signals else (code, None)
             which = f"case {at + 1}: " if len(outcomes) > 1 else ""
-            if outcome.error is not None or outcome.ended_by is not None or (outcome.exit_code, outcome.signal) != wanted:
+            if (
+                outcome.error is not None
+                or outcome.ended_by is not None
+                or (outcome.exit_code, outcome.signal) != wanted
+            ):
                 due = f"signal {signals[at]}" if signals else f"exit status {code}"
                 return f"{which}{how_it_ended(outcome)}, not {due}"
             expected = text if isinstance(text, bytes) else text.encode()

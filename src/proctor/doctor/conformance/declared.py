@@ -34,7 +34,59 @@ class Declaration:
     where: Callable[[Features], bool] | None = None
 
 
-DECLARED: tuple[Declaration, ...] = ()
+def _lacks(name: str) -> Callable[[Features], bool]:
+    return lambda features: not features.get(name)
+
+
+_UNMETERED = (
+    "without a control group that meters CPU, every child has to stay to be counted: SIGCHLD keeps its default, and "
+    "setting it does nothing"
+)
+_GVISOR: tuple[Declaration, ...] = (
+    Declaration(
+        level="gvisor",
+        check="inodes",
+        shown=r"^got \d+ of \d+ files",
+        why="this build of runsc has no bound on the number of files; memory bounds them",
+        where=_lacks("inodes"),
+    ),
+    Declaration(
+        level="gvisor",
+        check="proc_of_its_own",
+        shown=r"True \[b'-\w+'\] True True.*\(warm\)$",
+        why="nobody may set what /proc/self/cmdline shows: in a warm interpreter it is the agent's",
+    ),
+    Declaration(level="gvisor", check="children_told", shown=r"^stdout is '\[\]", why=_UNMETERED, where=_lacks("cpu")),
+    Declaration(
+        level="gvisor",
+        check="stopped_child",
+        shown=r"^0 instead of 2$",
+        why="gVisor hangs up on a stopped child when the program ends, so it is gone before anything is counted as left",
+    ),
+    Declaration(
+        level="gvisor",
+        check="own_abstract_sockets",
+        shown=r"Invalid argument",
+        why="gVisor has no abstract names in a network namespace of a case's own",
+    ),
+    Declaration(
+        level="gvisor",
+        check="own_loopback",
+        shown=r"^stdout is 'connected",
+        why="the case's own network namespace has a loopback, which nobody else reaches",
+    ),
+    *(
+        Declaration(
+            level="gvisor",
+            check=check,
+            shown=r"^got \d+ of \d+ MiB",
+            why="memory is looked at every 2 to 10 ms from inside: a program gets beyond its limit for a moment",
+        )
+        for check in ("memory", "memory_tree")
+    ),
+)
+
+DECLARED: tuple[Declaration, ...] = _GVISOR
 
 
 def declaration(check: str, level: str, features: Features) -> Declaration | None:

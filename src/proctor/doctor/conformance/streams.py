@@ -48,7 +48,8 @@ STREAMS: tuple[Check, ...] = (
         "text is UTF-8 both ways; what is none survives the way through `input` and `print`",
         "import sys\ntext = input()\nprint(ascii(text), sys.stdout.encoding)\nprint(text)\n",
         shows(
-            b"'\\xe4\\u20ac\\U0001f600' utf-8\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n", b"'\\udcff\\udcfe' utf-8\n\xff\xfe\n"
+            b"'\\xe4\\u20ac\\U0001f600' utf-8\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n",
+            b"'\\udcff\\udcfe' utf-8\n\xff\xfe\n",
         ),
         cases=(Case("\u00e4\u20ac\U0001f600\n".encode()), Case(b"\xff\xfe\n")),
     ),

@@ -37,6 +37,10 @@ class Runner(Protocol):
     def features(self) -> dict[str, Any]:
         """What the agent says of its walls and meters."""
 
+    @property
+    def replaced(self) -> int:
+        """Agents that failed and were replaced."""
+
     def submit(self, job: Job, /) -> Future[list[Outcome]]:
         """Queue a job."""
 
@@ -87,6 +91,7 @@ class _Run:
     use: str
     outcomes: list[Outcome]
     visited: dict[str, int]
+    replaced: int  # agents that broke under it
 
 
 Progress = Callable[[Check], None]
@@ -127,9 +132,11 @@ def _run(
 ) -> _Run:  # fmt: skip
     visits = check.probe.visits if check.probe is not None else ()
     before = canary.visits() if visits else {}
+    replaced = engine.replaced
     outcomes = engine.submit(check.job(known, warm)).result()
     after = canary.visits() if visits else {}
-    return _Run(way, use, outcomes, {kind: after[kind] - before[kind] for kind in visits if after[kind] > before[kind]})
+    visited = {kind: after[kind] - before[kind] for kind in visits if after[kind] > before[kind]}
+    return _Run(way, use, outcomes, visited, engine.replaced - replaced)
 
 
 def judged(check: Check, runs: Sequence[_Run], level: str, features: Mapping[str, Any]) -> Result:
@@ -148,8 +155,12 @@ def _fault(check: Check, runs: Sequence[_Run]) -> str:
     if found:
         ways = sorted({run.way for run, _ in found})
         uses = sorted({run.use for run, _ in found})
-        where = [", ".join(words) for words, all_of in ((ways, len(check.ways)), (uses, len(USES))) if len(words) < all_of]
+        where = [
+            ", ".join(words) for words, all_of in ((ways, len(check.ways)), (uses, len(USES))) if len(words) < all_of
+        ]
         return found[0][1] + (f" ({'; '.join(where)})" if where else "")
+    if (broken := sum(run.replaced > 0 for run in runs)) > 1:  # once may be this host's doing
+        return f"the slot broke and was replaced in {broken} of {len(runs)} runs"
     if check.runs is Runs.FREE:
         return ""
     for at, run in enumerate(runs):
@@ -173,7 +184,9 @@ def _difference(one: _Run, other: _Run) -> str:
         for name in ("stdout", "stderr"):
             a, b = getattr(left, name), getattr(right, name)
             if a != b:
-                at = next((i for i, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), min(len(a), len(b)))
+                at = next(
+                    (i for i, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), min(len(a), len(b))
+                )
                 start = max(0, at - 20)
                 return f"{name} '{printable(a[start : at + 40])}' and '{printable(b[start : at + 40])}'"
     return "status, streams that were cut, or what was left"
