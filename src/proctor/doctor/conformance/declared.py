@@ -56,7 +56,6 @@ _GVISOR: tuple[Declaration, ...] = (
         shown=r"True \[b'-\w+'\] True True.*\(warm\)$",
         why="nobody may set what /proc/self/cmdline shows: in a warm interpreter it is the agent's",
     ),
-    Declaration(level="gvisor", check="children_told", shown=r"^stdout is '\[\]", why=_UNMETERED, where=_lacks("cpu")),
     Declaration(
         level="gvisor",
         check="stopped_child",
@@ -86,7 +85,82 @@ _GVISOR: tuple[Declaration, ...] = (
     ),
 )
 
-DECLARED: tuple[Declaration, ...] = _GVISOR
+_DEGRADED: tuple[Declaration, ...] = (
+    Declaration(
+        level="degraded",
+        check="multiprocessing_pool",
+        shown=r"PermissionError: \[Errno 13\]",
+        why="/dev/shm is the host's and out of reach, and semaphores between processes live there",
+    ),
+    Declaration(
+        level="degraded",
+        check="interpreter_state",
+        shown=r"^warm, \w+ use and real interpreter, \w+ use differ: stdout",
+        why="the host's own packages cannot be hidden: their .pth files run in a real interpreter, and not in a warm one",
+    ),
+    Declaration(
+        level="degraded",
+        check="workspace",
+        shown=r"^got \d+ of \d+ MiB",
+        why="the workspace is a directory of the host's: the size of a file is bounded, their sum is not",
+    ),
+    Declaration(
+        level="degraded",
+        check="inodes",
+        shown=r"^got \d+ of \d+ files",
+        why="the workspace is a directory of the host's: the number of files is not bounded",
+    ),
+    Declaration(
+        level="degraded",
+        check="workspace_path",
+        shown=r"^stdout is '/\S+/workspace /",
+        why="without mounts the workspace has the path that it has on the host; HOME names it, and TMPDIR its temporary directory",
+    ),
+    Declaration(
+        level="degraded",
+        check="modes_and_times",
+        shown=r"PermissionError: \[Errno 1\]",
+        why="what passes Landlock is refused by the filter: chmod, chown, utime and truncate by path, of own files as well",
+    ),
+    Declaration(
+        level="degraded",
+        check="proc_of_its_own",
+        shown=r"PermissionError: \[Errno 13\]",
+        why="/proc is the host's, so there is none",
+    ),
+    *(
+        Declaration(
+            level="degraded",
+            check=check,
+            shown=r"Address family not supported",
+            why="sockets would be the host's: there are connected pairs of streams, and no others",
+        )
+        for check in ("own_unix_sockets", "own_abstract_sockets")
+    ),
+    *(
+        Declaration(
+            level="degraded",
+            check=check,
+            shown=shown,
+            why="without a control group or an identity of its own the limit counts the user's other processes too, and is coarse",
+            where=lambda features: not features.get("pids") and not features.get("root"),
+        )
+        for check, shown in (
+            ("processes_limit", r"^got \d+ of \d+ processes"),
+            ("processes_exact", r"^case 1: stdout is '\d+"),
+            ("threads_exact", r"^case 1: stdout is '\d+"),
+        )
+    ),
+)
+
+DECLARED: tuple[Declaration, ...] = (
+    *_GVISOR,
+    *_DEGRADED,
+    *(
+        Declaration(level=level, check="children_told", shown=r"^stdout is '\[\]", why=_UNMETERED, where=_lacks("cpu"))
+        for level in ("jail", "degraded", "gvisor")
+    ),
+)
 
 
 def declaration(check: str, level: str, features: Features) -> Declaration | None:

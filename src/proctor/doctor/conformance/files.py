@@ -102,9 +102,9 @@ os.open("held", os.O_CREAT | os.O_RDWR)
         if os.fork() == 0:
             open("pipe", "w").write("through")
             os._exit(0)
-        print(open("pipe").read())
+        print(open("pipe").read(), os.wait()[1])
         """,
-        shows("a text 2 True\nTrue\nstill False\nthrough\n"),
+        shows("a text 2 True\nTrue\nstill False\nthrough 0\n"),
     ),
     _check(
         "modes_and_times",

@@ -11,7 +11,7 @@ from proctor.doctor.probe import LIMITS as PROBED
 from proctor.engine.job import Case
 
 GROUP = "limits"
-SHORT = PROBED.with_(cpu_s=0.2, wall_s=8.0)  # their programs go on for ever
+SHORT = PROBED.with_(cpu_s=0.1, wall_s=8.0)  # their programs go on for ever
 
 
 def _check(key: str, title: str, program: str, judge: Judge, **more: Any) -> Check:
@@ -50,16 +50,16 @@ LIMITED: tuple[Check, ...] = (
             os.wait()
         """,
         ends(EndedBy.CPU),
-        limits=LIMITS.with_(cpu_s=0.2),
+        limits=LIMITS.with_(cpu_s=0.1),
         runs=Runs.FREE,
     ),
     _check(
         "cpu_within",
         "CPU time is that of the case alone: one that stays within its limit is never ended, whatever ran before",
-        "import time\nwhile time.process_time() < 0.4: pass\nprint(1)\n",
-        both(shows("1\n"), between("CPU seconds", lambda o: o.cpu_s, 0.3, 1.3)),
+        "import time\nwhile time.process_time() < 0.3: pass\nprint(1)\n",
+        both(shows("1\n"), between("CPU seconds", lambda o: o.cpu_s, 0.2, 1.0)),
         cases=(Case(), Case()),
-        limits=LIMITS.with_(cpu_s=0.7),
+        limits=LIMITS.with_(cpu_s=0.5),
         runs=Runs.FREE,
     ),
     of_probe("wall", GROUP, PROBED.with_(wall_s=0.5)),

@@ -251,7 +251,7 @@ SURROUNDINGS: tuple[Check, ...] = (
         print(sorted(os.listdir(".")), sorted(os.listdir(tmp)), sorted(os.environ.items()), os.getuid(), os.getgid(), os.getgroups())
         print(sorted(sys.modules), len(gc.get_objects()), threading.active_count(), [os.dup(0) for _ in range(2)])
         print([resource.getrlimit(n) for n in range(16)], os.nice(0), os.sched_getaffinity(0), os.umask(0), os.getcwd())
-        space = os.statvfs(".")
+        space = os.statvfs("." if os.getcwd() == "/workspace" else "/dev/null")  # the host's file system says nothing
         print(space.f_blocks, space.f_bfree, space.f_files, space.f_ffree, resource.getrusage(resource.RUSAGE_CHILDREN).ru_nswap)
         info = os.stat(".")
         print(oct(info.st_mode), info.st_uid, info.st_gid, info.st_nlink, oct(os.stat(tmp).st_mode))
