@@ -24,7 +24,7 @@ from proctor.doctor.text import printable
 _STYLES = {State.PASS: "green", State.DECLARED: "yellow", State.FAIL: "bold red"}
 
 
-def conform(isolation: str, as_json: bool) -> int:
+def conform(isolation: str, as_json: bool, checks: Sequence[Check] = CHECKS) -> int:
     """Run the suite and print what it found; the exit code.
 
     0: every check passed or is declared by the level. 1: one failed, or
@@ -39,8 +39,8 @@ def conform(isolation: str, as_json: bool) -> int:
                 out.print(report.level(level))
                 for reason in stepped:
                     out.print(f"no stronger isolation on this host: {printable(reason)}", style="yellow")
-            with _progress(quiet=as_json) as seen:
-                results = examine(engine, canary, on_check=seen)
+            with _progress(0 if as_json else len(checks)) as seen:
+                results = examine(engine, canary, checks, seen)
             features = engine.features
             left = [f"changed: {path}" for path in canary.changed()]
             left += [] if engine.isolation == level else [f"the isolation went from {level} to {engine.isolation}"]
@@ -87,9 +87,9 @@ def table(results: Sequence[Result]) -> Table:
 
 
 @contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Check], None] | None]:
-    """How far the suite is, on standard error where that is a terminal."""
-    if quiet or not sys.stderr.isatty():
+def _progress(total: int) -> Iterator[Callable[[Check], None] | None]:
+    """How far the suite is, on standard error where that is a terminal; 0 shows nothing."""
+    if not total or not sys.stderr.isatty():
         yield None
         return
     columns = (
@@ -100,7 +100,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Check], None] | None]:
         TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=len(CHECKS))
+        bar = progress.add_task("", total=total)
         begun = 0
 
         def seen(check: Check) -> None:

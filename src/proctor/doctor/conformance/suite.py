@@ -84,7 +84,7 @@ class Result:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """One run of a check: how it was started, which use of the slot it was, and what came of it."""
 
     way: str
@@ -106,7 +106,7 @@ def examine(
         on_check: called with each check when it begins.
     """
     level, known = engine.isolation, trial.facts(canary, engine.isolation)
-    runs: dict[str, list[_Run]] = {check.key: [] for check in checks}
+    runs: dict[str, list[Run]] = {check.key: [] for check in checks}
     lasting = [check for check in checks if check.lasting]
 
     def use(check: Check, uses: Sequence[str]) -> None:
@@ -129,17 +129,17 @@ def examine(
 
 def _run(
     engine: Runner, canary: Canary, check: Check, known: dict[str, Any], way: str, warm: bool, use: str
-) -> _Run:  # fmt: skip
+) -> Run:  # fmt: skip
     visits = check.probe.visits if check.probe is not None else ()
     before = canary.visits() if visits else {}
     replaced = engine.replaced
     outcomes = engine.submit(check.job(known, warm)).result()
     after = canary.visits() if visits else {}
     visited = {kind: after[kind] - before[kind] for kind in visits if after[kind] > before[kind]}
-    return _Run(way, use, outcomes, visited, engine.replaced - replaced)
+    return Run(way, use, outcomes, visited, engine.replaced - replaced)
 
 
-def judged(check: Check, runs: Sequence[_Run], level: str, features: Mapping[str, Any]) -> Result:
+def judged(check: Check, runs: Sequence[Run], level: str, features: Mapping[str, Any]) -> Result:
     """One result from all runs of a check."""
     host = [outcome.error for run in runs for outcome in run.outcomes if outcome.error is not None]
     fault = f"this host failed: {printable(host[0], 200)}" if host else _fault(check, runs)
@@ -149,7 +149,7 @@ def judged(check: Check, runs: Sequence[_Run], level: str, features: Mapping[str
     return Result(check, fault, said.why, bool(host), excuses(said, fault))
 
 
-def _fault(check: Check, runs: Sequence[_Run]) -> str:
+def _fault(check: Check, runs: Sequence[Run]) -> str:
     """What is not as it should be, first in a run of its own, then over them all."""
     found = [(run, fault) for run in runs if (fault := _alone(check, run))]
     if found:
@@ -173,12 +173,12 @@ def _fault(check: Check, runs: Sequence[_Run]) -> str:
     return ""
 
 
-def _alone(check: Check, run: _Run) -> str:
+def _alone(check: Check, run: Run) -> str:
     reached = [f"{count} reached the host over {kind}" for kind, count in run.visited.items()]
     return "; ".join([fault for fault in (check.judge(run.outcomes),) if fault] + reached)
 
 
-def _difference(one: _Run, other: _Run) -> str:
+def _difference(one: Run, other: Run) -> str:
     """The first place in which two runs differ, with what is around it in both."""
     for left, right in zip(one.outcomes, other.outcomes, strict=True):
         for name in ("stdout", "stderr"):

@@ -104,9 +104,9 @@ SURROUNDINGS: tuple[Check, ...] = (
             theirs.sendall(theirs.recv(10)[::-1])
             os._exit(0)
         ours.sendall(b"abc")
-        print(ours.recv(10))
+        print(ours.recv(10), os.wait()[1])
         """,
-        shows("b'cba'\n"),
+        shows("b'cba' 0\n"),
     ),
     _check(
         NETWORK,
