@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -58,9 +57,14 @@ def test_what_levels_differ_in_passes_here_or_is_declared(engine: SyncEngine, ca
 
 @dataclass
 class Bare:
-    """Runs programs on the host as they are, all in one directory if one is given: only ever given harmless ones."""
+    """Runs programs on the host as they are, all in one directory: only ever given harmless ones.
 
-    folder: str | None = None
+    Attributes:
+        fresh: the directory is made anew for each job, and the environment is a small one.
+    """
+
+    folder: Path
+    fresh: bool
     isolation, replaced = "none", 0
 
     @property
@@ -68,32 +72,31 @@ class Bare:
         return {}
 
     def submit(self, job: Job, /) -> Future[list[Outcome]]:
+        if self.fresh:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        for name, body in job.program.files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
         future: Future[list[Outcome]] = Future()
-        future.set_result([self.one(job, case.stdin, case.argv or job.program.argv) for case in job.cases])
+        future.set_result([self.one(case.stdin, case.argv or job.program.argv) for case in job.cases])
         return future
 
-    def one(self, job: Job, stdin: bytes, argv: tuple[str, ...]) -> Outcome:
-        with contextlib.ExitStack() as stack:
-            folder = self.folder or stack.enter_context(tempfile.TemporaryDirectory())
-            for name, body in job.program.files.items():
-                path = Path(folder, name)
-                path.parent.mkdir(exist_ok=True)
-                if self.folder is None or not path.exists():
-                    path.write_bytes(body)
-            command = [sys.executable if word == "python3" else word for word in argv]
-            variables = dict(os.environ) if self.folder else {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-            done = subprocess.run(
-                command, cwd=folder, input=stdin, capture_output=True, timeout=60, check=False, env=variables
-            )
+    def one(self, stdin: bytes, argv: tuple[str, ...]) -> Outcome:
+        command = [sys.executable if word == "python3" else word for word in argv]
+        variables = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"} if self.fresh else dict(os.environ)
+        done = subprocess.run(
+            command, cwd=self.folder, input=stdin, capture_output=True, timeout=60, check=False, env=variables
+        )
         status, killed = (done.returncode, None) if done.returncode >= 0 else (None, -done.returncode)
         return Outcome(exit_code=status, signal=killed, stdout=done.stdout, stderr=done.stderr, cpu_s=0.3, wall_s=0.3)
 
 
-def test_a_plain_interpreter_passes_the_checks_of_python(canary: Canary) -> None:
+def test_a_plain_interpreter_passes_the_checks_of_python(canary: Canary, tmp_path: Path) -> None:
     """So it is the interpreter's own behaviour that levels are held against."""
     groups = [check for check in CHECKS if check.group == "python"]
     assert len(groups) >= 18
-    assert told(examine(Bare(), canary, groups)) == []
+    assert told(examine(Bare(tmp_path / "case", True), canary, groups)) == []
 
 
 # ---------------------------------------------------------------- it can fail
@@ -105,14 +108,17 @@ NO_LEVEL = (
 )  # fmt: skip
 
 
-def test_checks_fail_where_nothing_protects(canary: Canary) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        checks = [replace(BY_KEY[key], warm=True) for key in NO_LEVEL]
-        results = examine(Bare(folder), canary, checks)
-        Path(folder, "hidden").chmod(0o700)
-    left = Path(tempfile.gettempdir(), "left.txt")
-    left.unlink(missing_ok=True)
+def test_checks_fail_where_nothing_protects(canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    checks = [replace(BY_KEY[key], warm=True) for key in NO_LEVEL]
+    results = examine(Bare(tmp_path / "case", False), canary, checks)
+    (tmp_path / "case" / "hidden").chmod(0o700)
     assert [result.check.key for result in results if result.state is not State.FAIL] == []
+    said = {result.check.key: result.fault for result in results}
+    assert said["network"].endswith("reached the host over udp")
+    assert said["hash_seed"].startswith("warm, first use and warm, second use differ")
 
 
 @dataclass
