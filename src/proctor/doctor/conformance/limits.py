@@ -57,7 +57,7 @@ LIMITED: tuple[Check, ...] = (
         "cpu_within",
         "CPU time is that of the case alone: one that stays within its limit is never ended, whatever ran before",
         "import time\nwhile time.process_time() < 0.3: pass\nprint(1)\n",
-        both(shows("1\n"), between("CPU seconds", lambda o: o.cpu_s, 0.2, 1.0)),
+        both(shows("1\n"), between("CPU seconds", lambda o: o.cpu_s, 0.1, 1.0)),
         cases=(Case(), Case()),
         limits=LIMITS.with_(cpu_s=0.5),
         runs=Runs.FREE,

@@ -190,7 +190,7 @@ SURROUNDINGS: tuple[Check, ...] = (
         os.wait()
         print(0.1 <= os.times().children_user + os.times().children_system < 1)
         """,
-        both(shows("True True True\nTrue\n"), between("CPU seconds", lambda o: o.cpu_s, 0.25, 2.0)),
+        both(shows("True True True\nTrue\n"), between("CPU seconds", lambda o: o.cpu_s, 0.1, 2.0)),
     ),
     _check(
         SAMENESS,
