@@ -51,7 +51,7 @@ def test_the_page_lists_the_checks_and_what_is_declared() -> None:
 
 def result(level: str = "jail", **states: str) -> dict[str, Any]:
     checks = [{"check": check.key, "state": states.get(check.key, "pass")} for check in CHECKS]
-    return {"isolation": level, "features": {"root": True}, "checks": checks}
+    return {"isolation": level, "as_root": True, "checks": checks}
 
 
 def test_a_result_that_says_nothing_about_this_suite_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -61,6 +62,7 @@ def document(
     """All of it for machines; ``page.render`` makes a page from several."""
     return {
         "isolation": level,
+        "as_root": os.geteuid() == 0,
         "stepped_down": list(stepped),
         "features": {name: value for name, value in features.items() if name != "stepped_down"},
         "checks": [result.to_json() for result in results],

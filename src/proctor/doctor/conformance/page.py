@@ -34,7 +34,7 @@ A column is one level on one host, as root unless it says otherwise; numbers lea
 
 def column(document: Mapping[str, Any]) -> str:
     """The name of a result's column."""
-    return str(document["isolation"]) + ("" if document["features"].get("root") else ", as a user")
+    return str(document["isolation"]) + ("" if document["as_root"] else ", as a user")
 
 
 def render(documents: Sequence[Mapping[str, Any]]) -> str:
