@@ -125,7 +125,7 @@ DEEDS = (
     "os.chmod('.', 0o700); os.chmod('.', 0o755)", "os.utime('.', (1, 1))", "os.utime('/tmp', (1, 1))",
     "text = open('solution.py').read(); os.unlink('solution.py'); open('solution.py', 'w').write(text); os.chmod('solution.py', 0o444)",
     "os.link('solution.py', 'l'); os.unlink('l')", "os.rename('solution.py', 's'); os.rename('s', 'solution.py')", "os.symlink('x', 'y')",
-    "os.unlink('sub/data')", "open('sub/new', 'w'); os.unlink('sub/new')", "os.setxattr('.', 'user.x', b'1')", "os.mkfifo('/tmp/p')",
+    "os.unlink('sub/data')", "os.unlink('solution.py')", "os.rename('sub', 'x')", "open('sub/new', 'w'); os.unlink('sub/new')", "os.setxattr('.', 'user.x', b'1')", "os.mkfifo('/tmp/p')",
     "f = os.open('/tmp', os.O_TMPFILE | os.O_RDWR); os.write(f, b'x' * 9999)", "os.truncate('solution.py', 3)", "os.chmod('sub', 0o000)",
     "[os.unlink(f'/tmp/{n}') for n in range(9) if not open(f'/tmp/{n}', 'w').close()]", "pass", "pass",
 )  # fmt: skip
@@ -135,8 +135,10 @@ DEEDS = (
 def test_cases_of_one_program_do_not_show_each_other(engine: SyncEngine) -> None:
     files = {"solution.py": LEAVINGS.encode(), "sub/data": b"1"}
     cases = tuple(Case(f"{deed}\n".encode()) for deed in DEEDS)
+    replaced = engine.replaced
     outcomes = engine.run(Job(Program(files, ("python3", "solution.py"), warm=True), cases))
     assert all(outcome.ok for outcome in outcomes), outcomes
+    assert engine.replaced == replaced  # nor does a program that takes away its own files break anything
     first = outcomes[0].stdout
     assert [deed for deed, outcome in zip(DEEDS, outcomes, strict=True) if outcome.stdout != first] == []
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from proctor.core.errors import IsolationUnavailable
 from proctor.doctor import audit, manifest, report
 from proctor.doctor.canary import Canary, alone
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.host_audit import HostAudit, by_others
 from proctor.doctor.judging import Result, summary
+from proctor.doctor.opened import opened
 from proctor.doctor.text import printable
 from proctor.doctor.trial import examine, warm_up
 from proctor.isolation import runsc
@@ -40,14 +40,31 @@ EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or som
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Times the corpus is run.")
 @click.option("--core-only", is_flag=True, help="Of the corpus, only the rows marked core.")
+@click.option(
+    "--conformance",
+    is_flag=True,
+    help="Run the suite that every isolation level passes or declares, instead of the attacks.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output, for machines.")
-def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, as_json: bool) -> None:
+def doctor(
+    attacks: Path | None, isolation: str, rounds: int, core_only: bool, conformance: bool, as_json: bool
+) -> None:
     """Try each protection's attack on this host and say which hold.
 
     Exit code 0: all of them hold; with --attacks, everything was contained
-    that doctor does not say is missing here. 1: something is missing, or was
-    not contained. 2: bad input. The last line is a count.
+    that doctor does not say is missing here; with --conformance, each check
+    passed or is declared. 1: something is missing, was not contained, or
+    failed. 2: bad input. The last line is a count.
     """
+    if conformance:
+        for given, name in ((attacks is not None, "--attacks"), (rounds > 1, "--rounds"), (core_only, "--core-only")):
+            if given:
+                raise click.UsageError(
+                    f"--conformance takes --isolation and --json alone; leave out {name}, or --conformance to run attacks"
+                )
+        from proctor.doctor.conformance.command import conform
+
+        sys.exit(conform(isolation, as_json))
     corpus = manifest.load(attacks) if attacks else None
     out = report.console()
     document: dict[str, Any] = {}
@@ -57,7 +74,7 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
         outside = audit.snapshot()
         corpus_audit = HostAudit(attacks, stack) if attacks else None
         canary = Canary()
-        with canary, _engine(isolation) as engine:
+        with canary, opened(isolation) as engine:
             document["isolation"] = engine.isolation
             document["stepped_down"] = [str(reason) for reason in engine.features.get("stepped_down", [])]
             if not as_json:
@@ -114,26 +131,6 @@ def doctor(attacks: Path | None, isolation: str, rounds: int, core_only: bool, a
             out.print("host audit: clean")
         out.print(last)
     sys.exit(0 if fine and not left else EXIT_MISSING)
-
-
-class _engine:
-    """The process's shared engine for the length of a block; what an engine cannot do here is said in one line."""
-
-    def __init__(self, isolation: str) -> None:
-        self.isolation = isolation
-
-    def __enter__(self) -> Any:
-        from proctor.engine.shared import shared_engine
-
-        try:
-            self.engine = shared_engine(isolation=self.isolation)
-            _ = self.engine.isolation
-        except IsolationUnavailable as error:
-            raise click.ClickException(f"isolation {self.isolation!r} cannot be had on this host: {error}") from error
-        return self.engine
-
-    def __exit__(self, *error: object) -> None:
-        self.engine.close()
 
 
 def _run(campaign: Campaign, quiet: bool) -> None:

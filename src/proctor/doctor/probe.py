@@ -152,12 +152,12 @@ def at_most(limit: float, unit: str, *kinds: EndedBy, floor: float = 1) -> Judge
 
     def judge(outcomes: Sequence[Outcome]) -> Shown:
         outcome = outcomes[-1]
-        said = report(outcome) or {}
-        count = said.get("count", 0)
+        said = report(outcome)
+        count = (said or {}).get("count", 0)
         if outcome.error is not None or not isinstance(count, int | float):
             return Shown(False, how_it_ended(outcome), False)
         ended = outcome.ended_by is not None and outcome.ended_by in kinds
-        if count < floor and not ended:
+        if (said is None or count < floor) and not ended:
             return Shown(False, f"could not be tried: got {count} {unit}, {how_it_ended(outcome)}", False)
         told = f"got {count:g} of {limit:g} {unit}" + (f", {how_it_ended(outcome)}" if outcome.ended_by else "")
         return Shown(count <= limit, told)

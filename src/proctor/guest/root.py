@@ -147,12 +147,16 @@ def mount_proc(point: str = "/proc") -> bool:
 def traces(paths: list[str]) -> list[object]:
     """What no program can change a workspace without changing, given ``linux.exact_times``.
 
-    Its free space, and of each directory and file (which it does not own) all that is known of it.
+    Its free space, and of each directory and file (which it does not own) all that is known of it; nothing where
+    one of them is gone or out of reach.
     """
     room = os.statvfs(paths[0])
     seen: list[object] = [room.f_bfree, room.f_ffree]
     for path in paths:
-        info = os.lstat(path)
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return []
         seen += [info.st_ino, info.st_mode, info.st_nlink, info.st_uid, info.st_gid, info.st_size]
         seen += [info.st_ctime_ns, info.st_mtime_ns, info.st_atime_ns]
     return seen
