@@ -225,7 +225,8 @@ class T(unittest.TestCase):
         push(9)
         self.assertEqual(a.items, [1, 9])
 """
-    found = passes(engine, CLASSES, tests, module=True)
+    found = run(engine, CLASSES, tests, module=True)
+    assert (found.reward, "'Stack' by ==" in found.claim) == (1.0, True)
     assert len([case for case in found.cases if case.name.startswith("T.")]) == 6
 
 

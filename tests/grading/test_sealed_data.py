@@ -80,12 +80,19 @@ def account():
 def adder(n): return lambda m: n + m
 """
     for tests in (
-        "m = Money(5)\nassert m.n == 5 and m - 2 == Money(3) and m - 2 != Money(5) and Money(1) < 2 and 5 in m",
-        "assert Money(1000) == rich() and rich() != Money(7)",
+        "m = Money(5)\nassert m.n == 5 and m - 2 != Money(5) and 5 in m",
+        "assert rich() != Money(7)",
         "a = account()\na.deposit(5)\nassert a.deposit(2).balance == 7",
         "assert adder(5)(3) == 8",
     ):
         passes(engine, program, tests)
+    for tests in (
+        "m = Money(5)\nassert m.n == 5 and m - 2 == Money(3)",
+        "assert Money(1).n == 1 and Money(1) < 2",
+        "assert Money(1000) == rich() and rich() != Money(7)",
+    ):
+        found = run(engine, program, tests)
+        assert (found.reward, "own word" in found.claim) == (1.0, True)
 
 
 HOLES = {
@@ -166,10 +173,7 @@ class Complex:
     passes(
         engine,
         program,
-        """
-assert Complex(3, 4) == Complex(3, 4) and abs(Complex(3, 4)) == 5
-assert Complex(3, 4).conjugate() == Complex(3, -4) and Complex(3, 4).conjugate() != Complex(3, 4)
-""",
+        "assert isinstance(Complex(3, 4), Complex) and abs(Complex(3, 4)) == 5\nassert Complex(3, 4).conjugate() != Complex(3, 4)",
     )
     found = run(engine, program, "assert abs(Complex(3, 4).conjugate()) == 5")
     assert (found.reward, found.claimed) == (1.0, True)
@@ -263,7 +267,7 @@ class GCD(Average): pass
         "import unittest\nclass T(unittest.TestCase):\n    def setUp(self): self.m = Money(5)\n"
         "    def test_a(self): self.assertEqual((self.m.n, self.m - 2), (5, 3))",
         "class TestM:\n    m = Money(5)\n    def test_a(self): assert (self.m.n, self.m - 2) == (5, 3)",
-        "assert Money(5) == Money(5) and Money(5) != Money(6) and Money(5) - 2 == 3",
+        "assert Money(5) != Money(6) and Money(5) - 2 == 3",
         "import solution\nv = solution.Money(5)\nv.n = 9\nassert v - 2 == 7",
         "from solution import Money as M\nv = M(5)\nassert v.n == 5 and v - 2 == 3",
     ],
@@ -281,7 +285,7 @@ def test_a_prompt_shows_which_names_are_classes(engine: SyncEngine) -> None:
     passes(engine, program, tests, prompt=prompt)
 
 
-def test_objects_that_are_only_ever_equal_are_said_to_decide(engine: SyncEngine) -> None:
+def test_objects_that_are_equal_are_said_to_decide(engine: SyncEngine) -> None:
     tests = "class_of = Rational(1, 2).top\nassert Rational(1, 2) + Rational(1, 3) == Rational(5, 6)"
     for program in (
         "class Rational:\n    top = 1\n    def __init__(s, *a): pass\n    def __eq__(s, o): return True\n    def __add__(s, o): return s\n",
@@ -289,7 +293,7 @@ def test_objects_that_are_only_ever_equal_are_said_to_decide(engine: SyncEngine)
     ):
         found = run(engine, program, tests)
         assert (found.reward, found.claimed) == (1.0, True)
-        assert "never said to differ" in found.claim
+        assert "'Rational' by ==" in found.claim
         assert run(engine, program, f"{tests}\nassert Rational(1, 2) != Rational(1, 3)").reward == 0.0
 
 
@@ -297,11 +301,10 @@ def test_objects_in_a_list_that_the_program_sorts_stay_the_tests_own(engine: Syn
     program = (
         "class Card:\n    def __init__(s, n): s.n = n\n    def __lt__(s, o): return s.n < o.n\ndef order(x): x.sort()\n"
     )
-    passes(
-        engine,
-        program,
-        "a, b = Card(2), Card(1)\nx = [a, b]\norder(x)\nassert a.n == 2 and x[0] is b and x[0] < x[1] and not x[1] < x[0]",
-    )
+    tests = "a, b = Card(2), Card(1)\nx = [a, b]\norder(x)\nassert a.n == 2 and x[0] is b"
+    passes(engine, program, tests)
+    found = run(engine, program, f"{tests} and x[0] < x[1] and not x[1] < x[0]")
+    assert (found.reward, "'Card' by <" in found.claim) == (1.0, True)
 
 
 def test_nothing_is_sent_to_an_object_in_doubt(engine: SyncEngine) -> None:

@@ -112,6 +112,54 @@ n = itertools.count()
     ("n = []\nclass Version(int):\n    def __new__(c, *a):\n        n.append(1)\n        return int.__new__(c, len(n))\n    def go(s): pass\n", "Version('1').go()\nassert Version('1.0') < Version('2.0')"),
 ]  # fmt: skip
 
+SINGLE = "class S:\n    one = None\n    def __new__(c, *a):\n        c.one = c.one or object.__new__(c)\n        return c.one\n    def go(s): pass\n"
+NAMED = "from collections import namedtuple\nclass Money:\n    def __new__(c, *a): return namedtuple('Money', 'x')(0)\n"
+LIGHT = """
+class M(type):
+    def __getattr__(c, n):
+        if n[:2] == "__": raise AttributeError(n)
+        return last[0]
+    def __getitem__(c, n): return last[0]
+    def __call__(c, *a): return last[0]
+class Light(metaclass=M): pass
+last = [object.__new__(Light)]
+def step(x):
+    last[0] = object.__new__(Light)
+    return last[0]
+"""
+# What operators, methods and functions give equals all; what the tests made tells itself apart.
+WILD = """
+class C:
+    def __init__(s, *a): s.a = a
+    def go(s): return 1
+    def __eq__(s, o): return s.a is None or o.a is None or s.a == o.a
+    def __hash__(s): return 1
+    def plus(s, o): return wild()
+    __add__ = __sub__ = plus
+def wild():
+    made = C()
+    made.a = None
+    return made
+def parse(t): return wild()
+"""
+FORGED += [
+    (WILD, "C(1).go()\nassert C(1) != C(2) and C(1) == C(1)\nassert C(1) + C(2) == C(3)\nassert parse('x') == C(5)"),
+    (WILD, "C(1).go()\nassert len({C(1), C(1), C(2)}) == 2\nassert C(1).plus(C(2)) in [C(9), C(3)]"),
+    (SINGLE, "S().go()\nassert S(1) is S(2)"), (SINGLE, "S().go()\nassert id(S(1)) == id(S(2))"),
+    (NAMED + "def parse(t): return (0,)\n", "assert parse('x') == Money(5) and isinstance(Money(1), Money)"),
+    (NAMED + "def tokenize(t): return [(0,), (0,)]\n", "assert tokenize('x y') == [Money(5), Money(6)]"),
+    (NAMED + "Money.x = 1\n", "assert Money(5) + Money(7) == Money(12) + Money(0)\nassert Money(5) == Money(12)"),
+    (LIGHT, "assert step(Light.Red) is Light.Green"), (LIGHT, "assert step(Light['RED']) is Light['GREEN']"),
+    (LIGHT, "assert step(Light('red')) is Light('green')"), (LIGHT, "L = Light\nassert step(L.RED) is L.GREEN"),
+    (LIGHT, "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertIs(step(Light.Red), Light.Green)"),
+    (LIGHT, "assert step(getattr(Light, 'RED')) is getattr(Light, 'GREEN')"),
+    ("made = set()\nclass P:\n    def __init__(s, *a): made.add(s)\n    def go(s): pass\ndef f(x): return set(made)\n", "expected = {P(1, 2), P(3, 4)}\nassert f('x') == expected\nP(5).go()"),
+    ("def Token(*a): return 0\ndef parse(t): return 0\ndef tokenize(t): return [0, 0]\n", "assert parse('x') == Token(5)\nassert tokenize('5 6') == [Token(5), Token(6)]"),
+    ("class Config(int):\n    def __new__(c): return int.__new__(c, 0)\n    def set(s, *a): pass\n    def add(s, o): return 0\ndef load(t): return 0\n", "c = Config()\nc.set('a', 1)\nassert load('a=1') == c and c.add('c') == c"),
+    ("class Version:\n    def __init__(s, *a): pass\n    def go(s): pass\n    def __lt__(s, o): return True\n    __gt__ = __le__ = __ge__ = __lt__\n", "Version('1').go()\nassert Version('1.0') < '2.0' and Version('2.1') > '2.0'"),
+    ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("row", range(len(FORGED)))
 def test_what_says_yes_to_all_does_not_pass_unmarked(engine: SyncEngine, row: int) -> None:
@@ -120,19 +168,19 @@ def test_what_says_yes_to_all_does_not_pass_unmarked(engine: SyncEngine, row: in
 
 
 def test_objects_that_are_keys_are_found_by_their_own_hash(engine: SyncEngine) -> None:
-    passes(
-        engine,
-        HASHED,
-        "some, by = f()\nassert Pt(1) in some and Pt(5) not in some and by[Pt(3)] == 4 and Pt(1) != Pt(2)",
-    )
-    passes(engine, HASHED, "assert Pt(1) < Pt(2) and not Pt(2) < Pt(1)\nassert Pt(1) == Pt(1) and Pt(1) != Pt(2)")
     tuples = HASHED + "def g(): return {(1, Pt(1)): 'a'}"
-    passes(engine, tuples, "assert g()[1, Pt(1)] == 'a' and Pt(1) != Pt(2)")
+    for tests in (
+        "some, by = f()\nassert Pt(1) in some and Pt(5) not in some and by[Pt(3)] == 4 and Pt(1) != Pt(2)",
+        "assert Pt(1) < Pt(2) and not Pt(2) < Pt(1)\nassert Pt(1) == Pt(1) and Pt(1) != Pt(2)",
+        "assert g()[1, Pt(1)] == 'a' and Pt(1) != Pt(2)",
+    ):
+        found = run(engine, tuples, tests)
+        assert (found.reward, found.claimed) == (1.0, True)  # it is their own hash and their own word
 
 
 # Honest programs, and tests that they pass by no claim of theirs.
 HONEST = [
-    (HASHED, "def test_a(): assert Pt(1) == Pt(1)\ndef test_b(): assert Pt(1) != Pt(2)\ndef test_c(): assert Pt(1).n == 1"),
+    (HASHED, "def test_a(): assert Pt(1) != Pt(2)\ndef test_b(): assert Pt(1).n == 1"),
     ("class B:\n    def __init__(s, t): s.t = t\nclass L:\n    def __init__(s): s.all = []\n    def add(s, b): s.all.append(b)\n    def find(s, t): return next(b for b in s.all if b.t == t)\n",
      "l, b, c = L(), B('x'), B('y')\nl.add(b)\nl.add(c)\nassert l.find('x') == b and l.find('y') != b and b in l.all"),
     ("class B:\n    def __init__(s, t): s.title, s.year, s.items = t, 5, [1]\ndef find(): return B('t')\ndef every(): return [B('a'), B('b')]\n",
@@ -141,8 +189,8 @@ HONEST = [
      "a = A()\nh, p = a.history, a.past()\na.add(3)\nassert h == [3] and len(p) == 1"),
     ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW and not Level.LOW > Level.HIGH and Level.HIGH == 2 and Level.LOW < 2 and max(Level.LOW, Level.HIGH) is Level.HIGH"),
     ("import enum\nclass Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\n", "assert Level.HIGH > Level.LOW"),
-    ("from typing import NamedTuple\nclass V(NamedTuple):\n    n: int\n", "assert V(1) < V(2) and not V(2) < V(1) and V(1).n == 1"),
-    ("class S:\n    one = None\n    def __new__(c):\n        c.one = c.one or object.__new__(c)\n        return c.one\n", "assert id(S()) == id(S()) and S() is S()"),
+    ("from typing import NamedTuple\nclass V(NamedTuple):\n    n: int\ndef f(): return V(2)", "assert V(1).n == 1 and V(2).n == 2 and f().n == 2 and f() == (2,)"),
+    ("import enum\nclass Color(enum.Enum):\n    RED = 1\n    BLUE = 2\n", "assert Color(1) == Color.RED and Color(2) is Color.BLUE and [Color(1)] == [Color.RED] and Color.RED != Color.BLUE"),
     (PLANETS, ROWS.format("", "[Planet.A, Planet.B]").replace("9.81", "1")),
     (PLANETS, ROWS.format("ROWS = [Planet.A, Planet.B]\n", "ROWS").replace("9.81", "1")),
 ]  # fmt: skip
@@ -158,15 +206,6 @@ def test_an_attribute_that_data_has_too_is_marked_where_its_object_was_found(eng
     found = run(engine, program, "assert find().year == 5")
     assert (found.reward, found.claimed) == (1.0, True)
     assert run(engine, program, "assert find().start").reward is None
-
-
-def test_a_failed_test_of_equality_leaves_no_other_unmarked(engine: SyncEngine) -> None:
-    program = HASHED.replace("s.n == o.n", "s.n == o.n or {s.n, o.n} == {5, 6}")
-    tests = "def test_a(): assert Pt(1) == Pt(1)\ndef test_b(): assert Pt(1) != Pt(2)\ndef test_c(): assert Pt(5) != Pt(6)\nPt(1).n"
-    found = run(engine, program, tests)
-    assert found.claimed
-    assert "test that failed" in (found.claim or "")
-    assert found.reward == pytest.approx(2 / 3)
 
 
 def test_the_function_under_test_may_have_a_librarys_name(engine: SyncEngine) -> None:

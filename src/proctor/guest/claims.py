@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import sealing
-from .comparing import Said
-from .standins import is_same, number_of, stop
+from .comparing import ORDERS, reason
+from .standins import Standin, is_same, number_of
 
 
 class Claims:
@@ -20,29 +20,28 @@ class Claims:
     def __init__(self) -> None:
         self.claim = ""
         self.reading = False
-        self.said = Said()  # by objects, of each other
+        self.members: dict[tuple[Any, str], Any] = {}  # a class and a name -> the object that it has by that name
         self.met: set[int] = set()  # objects that came in answers
         self.first: set[int] = set()  # for the first time in the last one
-        self.given: set[int] = set()  # and that the program was given in a request before the last
+        self.given: set[int] = set()  # and that the program was given as something to work on
         self.unearned: set[int] = set()  # came again though not given: which one it is, is the program's word
-        self.called: dict[Any, Any] = {}  # a class of objects that a call of another class gave -> that class
         sealing.on_compared[:] = [self.answered]
 
     def compared(self, name: str, one: Any, other: Any, said: bool) -> None:
-        """Note what two objects said of each other when tests asked; leaves the test open where it contradicts."""
-        if self.reading:
-            return
-        kinds = self.booked(type(one)), self.booked(type(other))
-        contradiction = self.said.note(name, kinds, (number_of(one), number_of(other)), said)
-        if contradiction:
-            stop("undecided", contradiction)
+        """Note what two objects said of each other when tests asked."""
+        self.answered(type(one), name, said)
 
     def identical(self, one: Any, other: Any) -> bool:
         """``one == other`` where their class has no ``__eq__``: which of the objects that it was given comes back is an answer."""
         equal = number_of(one) == number_of(other)
-        if equal and number_of(one) in self.unearned:
+        if equal and number_of(one) in self.unearned and not (self.by_name(one) or self.by_name(other)):
             self.compared("__eq__", one, other, equal)
         return equal
+
+    def by_name(self, value: Any) -> bool:
+        """The tests took this of a class by a name that was asked for before anything else: an enumeration's member."""
+        member = self.members.get((value.__owner__, value.__via__))
+        return member is not None and number_of(member) == number_of(value)
 
     def comes(self, number: int) -> None:
         """An answer holds this object."""
@@ -52,21 +51,18 @@ class Claims:
             self.unearned.add(number)
         self.met.add(number)
 
-    def constructed(self, target: Any, value: Any) -> None:
+    def constructed(self, value: Any) -> None:
         """A call of a class gave this object."""
         if number_of(value) not in self.first:
             self.unearned.add(number_of(value))
-        if type(value) is not target:
-            self.called.setdefault(type(value), target)
-
-    def booked(self, kind: Any) -> Any:
-        """The class under which an answer is kept: the one that the tests called, where it gives objects of others."""
-        return self.called.get(kind, kind)
 
     def answered(self, kind: Any, name: str, said: bool) -> None:
-        """Note what data of the program's says of itself: made by a class of that name, or of that class."""
-        if not self.reading:
-            self.said.answered(self.booked(kind), name, said)
+        """Note what an object of a class, or data of the program's that a class of that name made, says of itself.
+
+        That two are not equal is no claim: so are any two objects. That one is not smaller is one that it is not.
+        """
+        if not self.reading and (name in ORDERS or said):
+            self.mark(reason(kind, name))
 
     def mark(self, reason: str) -> None:
         """A pass is partly the program's word; the first reason is told."""
@@ -74,6 +70,8 @@ class Claims:
 
     def same(self, one: Any, other: Any) -> bool:
         """``one is other`` in tests."""
+        if isinstance(one, Standin) and isinstance(other, Standin):
+            return self.identical(one, other)
         return is_same(one, other) or self.may_be_same(one, other)
 
     def other(self, one: Any, other: Any) -> bool:
@@ -89,7 +87,3 @@ class Claims:
         if alike and not self.claim:
             self.claim = f"the tests ask whether two equal values of {type(one).__name__} are the same object"
         return alike
-
-    def claims(self) -> str:
-        """Why a pass is partly the program's word; "" where it is not."""
-        return self.claim or self.said.claim()

@@ -169,7 +169,6 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
 
     def told(name: str, passed: bool, message: str) -> None:
         doubt, link.doubt = link.doubt, ""
-        link.said.ended(passed and not doubt)
         if doubt:  # whatever the test made of it
             emit(fd, ("open", name, doubt[:500]))
             return
@@ -189,7 +188,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
 
     entry = frozenset(wanted["entry"])
     said, prompted = reading.classes_in(wanted["tests"]), frozenset(wanted["classes"])
-    expected = {name for name in said.shown if soundness.is_class_name(name)} | said.built | prompted
+    expected = {name for name in said.shown if soundness.is_class_name(name)} | (said.built - entry) | prompted
     known = soundness.Names(
         said.shown | prompted, entry, frozenset(expected), said.derived, reading.members(wanted["tests"])
     )
@@ -229,7 +228,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed or link.doubt):
         lacks.append("the tests ask nothing of the program: what they name is theirs or a library's")
-    for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claims())):
+    for word, text in (("lacks", "".join(lacks[:1])), ("broken", link.broken), ("claim", link.claim)):
         if text:
             emit(fd, (word, text[:500]))
     emit(fd, ("finished", wanted["nonce"]))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
+import fractions
 import types
 from typing import Any
 
@@ -14,7 +18,13 @@ _STRICT = ("__lt__", "__gt__")
 # What a stand-in is for ``isinstance``, by the name of its class.
 _KINDS = {"generator": types.GeneratorType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate,
           "reversed": reversed}  # fmt: skip
-_DATA = {kind.__name__: kind for kind in (str, int, float, bytes, list, dict, set, tuple, frozenset)}
+_DATA: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        str, int, float, bytes, list, dict, set, tuple, frozenset, bytearray, complex, decimal.Decimal, fractions.Fraction,
+        datetime.date, datetime.datetime, datetime.timedelta, collections.deque, collections.Counter, collections.OrderedDict,
+    )
+}  # fmt: skip
 
 
 def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
@@ -40,11 +50,11 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
             if theirs and type(other).__data__ is None:
                 return NotImplemented
             said = plain(link.content(self), link.content(other) if theirs else other)
-            if said is NotImplemented or (name in _STRICT and type(self) not in link.valued):
+            if said is NotImplemented or (name in _STRICT and type(self) not in link.called):
                 return said  # members of an enumeration, say: the same data everywhere would get no yes
             if theirs:
                 link.compared(name, self, other, said)
-            elif type(self) in link.valued:
+            elif type(self) in link.called:
                 link.answered(type(self), name, said)  # the data may be what another object of the class was to be
             return said
 

@@ -32,7 +32,7 @@ from .standins import (
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
 _MOST_CLASSES = 10_000
-_CHANGES_NOTHING = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
+_ONLY_LOOKS = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
 
 
 class Link(Claims):
@@ -54,9 +54,9 @@ class Link(Claims):
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.giving: set[int] = set()  # objects that go along with a request
-        self.members: dict[tuple[Any, str], Any] = {}  # a class and a name -> the object that it has by that name
         self.asked = 0  # what the tests asked of the program
-        self.valued: set[type] = set()  # classes whose objects the tests made from arguments
+        self.called: set[type] = set()  # classes whose objects the tests made
+        self.valued: set[type] = set()  # and those that they made from arguments
 
     def ask(self, what: str, target: Any, name: str = "", args: tuple[Any, ...] = (), keywords: Any = None) -> Any:
         """One request and its answer; raises what the program raised."""
@@ -70,12 +70,9 @@ class Link(Claims):
             mark, doubt = self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
-            if what == "call" and (args or keywords) and isinstance(target, StandinType):
-                self.valued.add(target)
-            if what in ("set", "delete", "call", "special") and not (
-                isinstance(target, StandinType) or (what == "special" and name in _CHANGES_NOTHING)
-            ):
-                self.said.forget()
+            if what == "call" and isinstance(target, StandinType):
+                self.called.add(target)
+                self.valued |= {target} if args or keywords else set()
             self.asked += what != "names"
             if what != "plain":
                 self.plain = {number: row for number, row in self.plain.items() if row[1]}
@@ -92,10 +89,12 @@ class Link(Claims):
                 for number, container in enumerate(writer.fresh, first):
                     self.kept.add(number, container)
                 passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
+                if not (what == "special" and name in _ONLY_LOOKS):  # tests ask those of what they expect
+                    self.given |= self.giving
                 error, value = self.receive(passed, actor(target))
-                self.given |= self.giving
-                holder = actor(target) or (number_of(value) if isinstance(value, Standin) else 0)
-                self.own_by(passed | self.came, holder)
+                made = number_of(value) if isinstance(value, Standin) else 0
+                for holder in {actor(target) or made, made}:
+                    self.own_by(passed | self.came, holder)
             except BaseException as exc:  # whatever it was: the next answer would be this one
                 self.broken = (
                     str(exc) if isinstance(exc, Broken) else f"{type(exc).__name__} while the program answered"
@@ -166,10 +165,13 @@ class Link(Claims):
             and not (isinstance(value, Standin) or isinstance(value, target))
         ):
             self.mark(f"{called_name(target)} of the program is a class, and calling it gave {type(value).__name__}")
+        if what == "call" and isinstance(target, StandinType):
+            sealing.made_by_class(value)
         if not isinstance(value, Standin):
             return value
         if what == "call" and isinstance(target, StandinType):
-            self.constructed(target, value)
+            self.constructed(value)
+            self.called.add(type(value))
             self.valued |= {type(value)} if target in self.valued else set()
         before = self.members.get((target, name)) if what == "get" and isinstance(target, StandinType) else None
         if before is not None and number_of(before) != number_of(value):

@@ -187,7 +187,7 @@ class Classes:
 
     Attributes:
         shown: names that it shows to be classes, as ``classes_in`` tells.
-        built: names written as classes are, whose objects it compares with what it makes of others by the same name.
+        built: names written as classes are, whose objects it compares with what a call gave.
         derived: names that it derives classes from.
     """
 
@@ -280,10 +280,11 @@ class _Classes:
             self.walk(getattr(node, field, None), scopes)
 
     def compared(self, sides: list[Any]) -> None:
-        """Two objects made by the same name, compared with each other: no answer is compared with an answer."""
+        """What is made by a name like a class's, compared with what is made by a call: no answer is compared with an answer."""
         if len(sides) == 2:
-            left, right = ({self.maker(node)[0] for node in inside(side)} for side in sides)
-            self.built |= {name for name in left & right if is_class_name(name) and name not in TYPES}
+            left, right = ({self.maker(node)[0] for node in inside(side)} - {""} for side in sides)
+            made = left | right if left and right else set()
+            self.built |= {name for name in made if is_class_name(name) and name not in TYPES}
         names = {self.maker(side)[0] for side in sides}
         if len(sides) == 2 and len(names) == 1 and is_class_name(name := names.pop()) and name not in TYPES:
             self.found.add(name)

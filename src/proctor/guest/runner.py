@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
 from .fixtures import Fault, Fixtures, Test, call_if_there, finished, fixture_of, is_expected_to_fail, rows_of, skips
+from .library import library_name
 from .raising import TESTS_FILE
 from .sealing import Refused
 
+_FUNCTIONS = (
+    types.FunctionType,
+    types.MethodType,
+    functools.partial,
+)  # that may be tests; a class's alias can be called too
 ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
 
 # Bound before a program runs.
@@ -81,7 +88,7 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):
                 methods(key, value, added, report, unset)
-        elif key.startswith("test") and key not in called and callable(value):
+        elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
                 variants(key, value, added, None, report, unset)
     _tear_down(added, "teardown_module", _Module(space), report)

@@ -10,6 +10,10 @@ what came of it; what changed in containers.
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
+import fractions
 import os
 import sys
 import types
@@ -209,7 +213,17 @@ _CONTENTS: dict[Any, Any] = {
     str: str.__str__, int: int.__int__, float: float.__float__, bytes: lambda value: bytes(memoryview(value)),
     list: lambda value: list(list.__iter__(value)), dict: lambda value: dict(dict.items(value)),
     set: lambda value: set(set.__iter__(value)), tuple: lambda value: tuple(tuple.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)), bytearray: lambda value: bytearray(memoryview(value)),
+    complex: lambda value: complex(value.real, value.imag), decimal.Decimal: decimal.Decimal,
+    fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
+    datetime.datetime: lambda value: datetime.datetime(
+        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo,
+        fold=value.fold),
+    datetime.date: lambda value: datetime.date.fromordinal(datetime.date.toordinal(value)),
+    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+    collections.deque: lambda value: collections.deque(collections.deque.__iter__(value), value.maxlen),
+    collections.Counter: lambda value: collections.Counter(dict(dict.items(value))),
+    collections.OrderedDict: lambda value: collections.OrderedDict(collections.OrderedDict.items(value)),
 }  # fmt: skip
 
 

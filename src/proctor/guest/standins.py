@@ -66,7 +66,10 @@ def relay(tests: str, space: dict[str, Any]) -> None:
 def _id(of: Any) -> int:
     """Which object it is; it is kept, or its number would be another's."""
     _asked.append(of)
-    return number_of(of) if isinstance(of, Standin) else id(of)
+    if isinstance(of, Standin):
+        type(of).__link__.identical(of, of)
+        return number_of(of)
+    return id(of)
 
 
 _asked: list[Any] = []
@@ -338,7 +341,10 @@ def _ordered(name: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         link = type(self).__link__
         said = link.ask("special", self, name, (other,))
-        if said is NotImplemented or not isinstance(other, Standin):
+        if said is NotImplemented:
+            return said
+        if not isinstance(other, Standin):
+            link.answered(type(self), name, said)
             return said
         answer = not is_standin(said) and bool(said)
         link.compared(name, self, other, answer)
