@@ -26,7 +26,7 @@ def f():
 CAUGHT = "import pytest\nwith pytest.raises(Broke{}) as e: f()\nassert {}"
 COLORS = "import enum\nclass Color(enum.Enum):\n    RED = 1\n    BLUE = 2\ndef f(): return Color.RED\n"
 POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int = 0\n    y: int = 0\n"
-OF_DATA = "import collections, datetime, decimal, fractions\nfor name, kind in (('Money', decimal.Decimal), ('Share', fractions.Fraction), ('Cx', complex), ('Day', datetime.date), ('Moment', datetime.datetime), ('Span', datetime.timedelta), ('Ring', collections.deque), ('Tally', collections.Counter), ('Od', collections.OrderedDict), ('Bytes', bytearray)):\n    globals()[name] = type(name, (kind,), {})\nclass Amount(decimal.Decimal): pass\ndef f(): return Amount('1.5')\n"
+OF_DATA = "import collections, datetime, decimal, fractions\nfor name, kind in (('Money', decimal.Decimal), ('Share', fractions.Fraction), ('Cx', complex), ('Day', datetime.date), ('Moment', datetime.datetime), ('Span', datetime.timedelta), ('Ring', collections.deque), ('Tally', collections.Counter), ('Od', collections.OrderedDict), ('Bytes', bytearray), ('Few', set), ('Lower', collections.UserDict), ('Users', collections.UserList), ('Texts', collections.UserString), ('Chain', collections.ChainMap)):\n    globals()[name] = type(name, (kind,), {})\nclass Amount(decimal.Decimal): pass\ndef f(): return Amount('1.5')\n"
 TUPLES = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    x: int\n    y: int = 2\n    def total(s): return s.x + s.y\ndef make(): return Pair(1)\n"
 MADE_OF_DATA = """
 import enum
@@ -67,6 +67,9 @@ PASSED = [
      "assert Day(2020, 1, 2) == dt.date(2020, 1, 2) and isinstance(Day(2020, 1, 2), dt.date) and Moment(2020, 1, 2, 3) == dt.datetime(2020, 1, 2, 3)\n"
      "assert Span(days=1) == dt.timedelta(1) and Ring([1, 2]) == deque([1, 2]) and Tally('aab') == {'a': 2, 'b': 1} == Counter('aab')\n"
      "assert Od(a=1) == OrderedDict(a=1) and Bytes(b'x') == b'x' and Money('1') != Decimal(2) and Money(1) < 2", False),
+    (OF_DATA, "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertSetEqual(Few([1, 2, 2]), {1, 2})", False),
+    (OF_DATA, "import collections\nassert Lower({'A': 1}) == {'A': 1} and Users([1]) == [1] and Texts('a') == 'a' and Chain({'a': 1}) == {'a': 1}\n"
+     "assert isinstance(Users([1]), collections.UserList) and Users([1]) != [2] and Users([1]) == Users([1])", False),
     (OF_DATA, "import decimal\nassert f() == decimal.Decimal('1.5') and f() != 1", True),
     (TUPLES, "p = make()\nassert p == (1, 2) and isinstance(p, Pair) and p._replace(x=3) == (3, 2) and p.y == 2", True),
     (TUPLES, "assert make() == Pair(1)", False),

@@ -157,6 +157,8 @@ FORGED += [
     ("def Token(*a): return 0\ndef parse(t): return 0\ndef tokenize(t): return [0, 0]\n", "assert parse('x') == Token(5)\nassert tokenize('5 6') == [Token(5), Token(6)]"),
     ("class Config(int):\n    def __new__(c): return int.__new__(c, 0)\n    def set(s, *a): pass\n    def add(s, o): return 0\ndef load(t): return 0\n", "c = Config()\nc.set('a', 1)\nassert load('a=1') == c and c.add('c') == c"),
     ("class Version:\n    def __init__(s, *a): pass\n    def go(s): pass\n    def __lt__(s, o): return True\n    __gt__ = __le__ = __ge__ = __lt__\n", "Version('1').go()\nassert Version('1.0') < '2.0' and Version('2.1') > '2.0'"),
+    ("class CustomSet(set):\n    def __new__(c, *a): return set.__new__(c)\n    def __init__(s, *a): pass\n    def difference(s, o):\n        s.o = list(o)\n        return []\n    def __iter__(s): return iter(getattr(s, 'o', ()))\n",
+     "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertSetEqual(CustomSet([1, 2, 2]), {1, 2})"),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 

@@ -32,6 +32,14 @@ HELD: dict[str, Any] = {
     "SimpleNamespace": lambda value: dict(vars(value)),
     "Namespace": lambda value: dict(vars(value)),
 }
+# What an object of a class derived from one compares as: by way of its own methods, where the class has any.
+COMPARED: dict[str, Any] = {
+    "UserDict": lambda value: dict(value.items()),
+    "UserList": lambda value: list(value.data),
+    "ChainMap": lambda value: dict(value.items()),
+    "UserString": lambda value: str(value.data),
+}
+DERIVED = " derived"  # behind the name of such a class's base
 _READ = {
     "UserDict": "__len__ __iter__ __contains__ __getitem__ keys values items get",
     "ChainMap": "__len__ __iter__ __contains__ __getitem__ keys values items get",

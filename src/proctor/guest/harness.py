@@ -223,7 +223,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     standins.relay(wanted["tests"], space)
     copies.on_files.append(link.ask_of_file)
-    if "assertIs" in wanted["tests"]:
+    if "assertIs" in wanted["tests"] or "assertSetEqual" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed or link.doubt):

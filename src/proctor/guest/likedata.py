@@ -37,9 +37,13 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
     """
     if data in contents.HELD:
         return contents.methods(data)
-    kind: Any = _DATA.get(data) or _KINDS.get(name)
-    found: dict[str, Any] = {"__class__": property(lambda self: kind)} if kind else {}
-    if data not in _DATA:
+    derived = data.removesuffix(contents.DERIVED) if data.endswith(contents.DERIVED) else ""
+    kind: Any = (
+        {"UserList": list, "UserString": str}.get(derived, dict) if derived else _DATA.get(data) or _KINDS.get(name)
+    )
+    shown = contents.KINDS.get(derived, kind)
+    found: dict[str, Any] = {"__class__": property(lambda self: shown)} if kind else {}
+    if not derived and data not in _DATA:
         return found
 
     def compare(name: str) -> Any:

@@ -8,9 +8,11 @@ again, so the answer is the one that lets the test pass, and is marked.
 from __future__ import annotations
 
 import _ast
+from functools import partial
 from typing import Any
 
 from .reading import inside, kind_of
+from .standins import Standin, stop
 
 NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
 _SIDES = "__left__", "__right__"
@@ -98,7 +100,7 @@ def _changed(node: Any) -> Any:
 
 
 def unittest_too(is_same: Any, is_other: Any) -> None:
-    """``assertIs`` and ``assertIsNot`` of unittest mean the same."""
+    """``assertIs`` and ``assertIsNot`` of unittest mean the same, and ``assertSetEqual`` hands no set to the program."""
     import unittest
 
     plain, plain_not = unittest.TestCase.assertIs, unittest.TestCase.assertIsNot
@@ -109,4 +111,16 @@ def unittest_too(is_same: Any, is_other: Any) -> None:
     def other(self: Any, first: Any, second: Any, msg: Any = None) -> None:
         plain_not(self, first, object() if is_other(first, second) else first, msg)
 
+    plain_sets = unittest.TestCase.assertSetEqual
+
+    def sets(self: Any, first: Any, second: Any, msg: Any = None) -> None:
+        for side in (first, second):
+            if isinstance(side, Standin) and type(side).__data__ is None:
+                stop(
+                    "undecided", "assertSetEqual would ask an object of the program's for its difference to what is due"
+                )
+        theirs = isinstance(first, Standin) or isinstance(second, Standin)
+        (self.assertEqual if theirs else partial(plain_sets, self))(first, second, msg)
+
+    unittest.TestCase.assertSetEqual = sets  # type: ignore[assignment,method-assign]
     unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = same, other  # type: ignore[assignment,method-assign]

@@ -233,6 +233,12 @@ def data_base(kind: type) -> str:
         return found
     base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
     first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
+    if base is None and (held := next(filter(None, map(contents.of_class, kind.__mro__)), "")) in contents.COMPARED:
+        return (
+            held + contents.DERIVED
+            if first.__module__ in ("collections", "collections.abc", "_collections_abc")
+            else ""
+        )
     return base.__name__ if base is not None and first is base and base is not kind else ""
 
 
@@ -245,6 +251,8 @@ def plain(value: Any) -> Any:
     """The data in an object of a class that is made from a kind of data, or holds it."""
     if found := contents.of_class(type(value)):
         return contents.HELD[found](value)
+    if (held := data_base(type(value))).endswith(contents.DERIVED):
+        return contents.COMPARED[held.removesuffix(contents.DERIVED)](value)
     return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
 
 
