@@ -93,6 +93,33 @@ def test_a_lease_ends_by_itself_and_can_be_made_longer(boxes: Boxes) -> None:
         boxes.sh(long, "true")
 
 
+@pytest.mark.parametrize("metered", [True, False])
+def test_a_pid_1_that_has_no_time_does_not_hold_up_the_end_of_a_lease(
+    boxes: Boxes, metered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no control group its use is asked for: an answer that does not come is not waited for."""
+    box = boxes.new(timeout_seconds=300)
+    if box.group is None or not box.group.processes():
+        pytest.skip("without a control group nobody here knows the sandbox's processes")
+    (init,) = box.group.processes()
+    boxes.sh(box, "sleep 1000 & true")
+    pids = box.group.processes()
+    if not metered:
+        monkeypatch.setattr(box.group.meter, "cpu", False)
+    os.kill(init, signal.SIGSTOP)
+    boxes.run(later(boxes.engine.update, box.id, timeout_seconds=0.1))
+
+    async def ended() -> None:
+        while box.state is State.RUNNING:
+            await asyncio.sleep(0.05)
+        assert box.ending is not None
+        await box.ending
+
+    boxes.run(asyncio.wait_for(ended(), 45))  # an unbounded question would be given up after 60 s
+    assert box.reason is StopReason.LEASE
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
 def test_a_cancelled_command_is_killed(boxes: Boxes, box: Sandbox) -> None:
     async def cancel() -> None:
         task = asyncio.ensure_future(boxes.engine.run_command(box.id, CommandSpec(argv=("sleep", "27182"))))

@@ -15,6 +15,7 @@ from proctor.engine.room import Room
 from proctor.guest import protocol
 from proctor.isolation.lobby import LobbyBoundary, RoomGroup
 
+_BY_ITSELF_S = 0.5  # for a sandbox's pid 1 to see that its socket has ended: it takes a millisecond
 _CLEAR_S = 10.0  # for the kernel to end what a sandbox has left
 
 
@@ -115,7 +116,7 @@ class Lobby:
         """End a room and wait until nothing of it is left; ``last`` is called when all is dead and the meters stand."""
         room.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLEAR_S / 2):
+            async with asyncio.timeout(_BY_ITSELF_S):
                 await asyncio.shield(room.gone)
         if not room.gone.done():  # its pid 1 does not see its socket's end: it is stopped, or starved
             with contextlib.suppress(OSError):

@@ -20,6 +20,8 @@ from proctor.meter.usage import Usage
 from proctor.network.attempts import Attempt
 from proctor.network.gate import Gate
 
+_USAGE_S = 0.5  # an answer takes a millisecond, and the end of a lease waits for it
+
 
 class Sandbox:
     """A sandbox. While it runs it has a room, which a lobby keeps."""
@@ -79,12 +81,13 @@ class Sandbox:
             self.cpu_seconds = max(self.cpu_seconds, group.meter.cpu_ns() / 1e9)
 
     async def ask_usage(self) -> None:
-        """The same; where the host has no meter its pid 1 is asked."""
+        """The same; where the host has no meter its pid 1 is asked, which its programs may leave no time to answer."""
         self.measure()
         group = self.group
         if self.room is not None and self.room.broken is None and not (group and group.meter.cpu):
-            with contextlib.suppress(SandboxError):
-                answer, _ = await self.room.request("usage")
+            with contextlib.suppress(SandboxError, TimeoutError):
+                async with asyncio.timeout(_USAGE_S):
+                    answer, _ = await self.room.request("usage")
                 used = answer.get("cpu_ns")
                 if type(used) is int and 0 <= used < 1 << 62:
                     self.cpu_seconds = max(self.cpu_seconds, used / 1e9)
