@@ -69,14 +69,13 @@ class Relay:
     ) -> None:
         self.port, self.control, self.inside, self.told = port, control, inside, told
         os.set_blocking(port, False)
-        self.poller = select.poll()
-        self.poller.register(port, select.POLLIN)
         self.sources: dict[int, _Source] = {}
         self.sinks: dict[int, _Sink] = {}
         self.out = bytearray()
         self.coming = bytearray()
-        self.pipes: list[tuple[int, int]] = []  # inside: to be handed over when the control stream has got there
         self.next = 2
+        self.heard = False  # something came out of the machine
+        self.before: Callable[[], None] | None = None  # called when something is about to go into the machine
         if control is not None:
             self.join(control)
 
@@ -169,6 +168,7 @@ class Relay:
             if len(sink.waiting) + len(data) > WINDOW or sink.ended:
                 raise Broken("more came than was asked for")
             sink.waiting += data
+            self.heard = True
         elif kind == END:
             if sink := self.sinks.get(channel):
                 sink.ended = True
@@ -204,6 +204,8 @@ class Relay:
             data = data[:-1]  # the byte that they came with: the kernel ends a read behind it
         if data:
             source.credit -= len(data)
+            if channel == INTO and self.before is not None:
+                self.before()
             self.say(DATA, channel, data)
         if fds:
             self._take_pipes(fds)
