@@ -57,7 +57,7 @@ def main(folder: str) -> zygote.Script:
     paths = cgroups.create(config["name"]) if config["cgroup"] else []
     group = cgroups.Group(paths)
     if given := config.get("given"):  # in a machine: what its host says about it
-        group.surround({"cpu": os.open(given, os.O_RDONLY | os.O_CLOEXEC)})
+        group.surround({name: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for name, path in given.items()})
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     inherited.spare_agent()
     # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .agent import Host
 
 # Descriptors of QEMU's.
-PORT, MONITOR, DISK, MEMORY, STATE, KERNEL, FIRST = 3, 4, 5, 6, 7, 8, 9
+PORT, MONITOR, DISK, MEMORY, STATE = 3, 4, 5, 6, 7
 _ENTROPY = 64
 _CLOCK_NS = 10**9  # the machine's clock is set again when it was not for so long and something is asked of it
 _TELL_NS = 50 * 10**6  # between two words about the CPU time that it has had
@@ -46,12 +46,15 @@ def arguments(machine: dict[str, Any], *, memory: str, serial: str, incoming: bo
     """QEMU's command line. Descriptors are as above; a saved machine must be given the devices that it had.
 
     Args:
-        machine: ``qemu`` path, ``accelerator``, ``memory_mib``, ``command_line`` of the kernel.
+        machine: ``qemu`` path, ``accelerator``, ``memory_mib``; of one that boots ``kernel``,
+            ``first`` (its initial file system) and ``command_line``.
         memory: where the memory comes from and how, as options.
         serial: what becomes of the console.
         incoming: a saved machine, else one that boots.
     """
     tcg = machine["accelerator"] == "tcg"
+    names = ("kernel", "kernel"), ("initrd", "first"), ("append", "command_line")
+    boot = [] if incoming else [word for option, name in names for word in (f"-{option}", machine[name])]
     return [
         machine["qemu"], "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-accel", machine["accelerator"],
@@ -65,8 +68,7 @@ def arguments(machine: dict[str, Any], *, memory: str, serial: str, incoming: bo
         "-blockdev", f"driver=nbd,node-name=root,server.type=fd,server.str={DISK},read-only=on",
         "-device", "virtio-blk-pci,drive=root",
         "-device", "virtio-serial-pci,max_ports=2", "-device", "virtserialport,chardev=port,name=proctor,nr=1",
-        "-kernel", f"/proc/self/fd/{KERNEL}", "-initrd", f"/proc/self/fd/{FIRST}", "-append", machine["command_line"],
-        *(["-incoming", "defer"] if incoming else []),
+        *(["-incoming", "defer"] if incoming else boot),
     ]  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def launch(
     """Start QEMU behind the walls that this host allows; its pid, or ``(-1, why not)`` as in ``agent.start``."""
     from . import agent
 
-    for name in ("memory", "state", "kernel", "first"):
+    for name in ("memory", "state"):
         config["machine"][name] = os.dup(config["machine"][name])  # numbers that QEMU's are not copied onto
     pid, reason = -1, ""
     for level in ("jail", "bare"):
@@ -144,7 +146,7 @@ def become(config: dict[str, Any], sockets: Sockets, go: int) -> None:
     machine = config["machine"]
     if config["walled"]:
         root.mount_proc()
-    kept = [*sockets.there(), machine["memory"], machine["state"], machine["kernel"], machine["first"]]
+    kept = [*sockets.there(), machine["memory"], machine["state"]]
     high = [os.dup2(fd, 40 + at, inheritable=False) for at, fd in enumerate(kept)]
     parent = os.dup2(go, 60, inheritable=False)
     for at, fd in enumerate(high):
@@ -171,7 +173,7 @@ def become(config: dict[str, Any], sockets: Sockets, go: int) -> None:
     if rules >= 0:
         linux.landlock_restrict(rules)
     os.dup2(2, 1)
-    for fd in range(FIRST + 1, 256):
+    for fd in range(STATE + 1, 256):
         try:
             os.set_inheritable(fd, False)
         except OSError:
@@ -217,9 +219,10 @@ class Meter:
         self.tell()
 
     def tell(self) -> None:
-        """The CPU time, now."""
+        """The CPU time and the wait for it, now."""
         self.told_at = time.monotonic_ns()
-        say(self.relay, {"do": "cpu", "ns": cpu_ns(self.qemu)})
+        had, waited = times(self.qemu)
+        say(self.relay, {"do": "cpu", "ns": had, "waited": waited})
 
     def turn(self) -> int:
         """Tell it when it is time; ms until it is again."""
@@ -233,23 +236,24 @@ class Meter:
         return _TELL_NS // 10**6
 
 
-def cpu_ns(pid: int) -> int:
-    """CPU nanoseconds that a process has had, all its threads together."""
-    total = 0
+def times(pid: int) -> tuple[int, int]:
+    """CPU nanoseconds that a process has had, and that it waited for a CPU, all its threads together."""
+    had = waited = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
-                total += int(file.read().split()[0])
+                fields = file.read().split()
+            had, waited = had + int(fields[0]), waited + int(fields[1])
         except (OSError, ValueError, IndexError):
             continue
-    return total
+    return had, waited
 
 
 def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) -> int:
     """Join machine and engine until one of them ends; then see that nothing of the slot is left."""
     machine, control = config["machine"], socket.socket(fileno=config["control"])
     sockets.keep()
-    for name in ("memory", "state", "kernel", "first"):
+    for name in ("memory", "state"):
         os.close(machine[name])
     server = blocks.Server(blocks.Disk(machine["folder"], machine["disk_bytes"]), sockets.disk)
     said: list[bytes] = []

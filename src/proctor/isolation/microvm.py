@@ -41,16 +41,13 @@ class MicrovmBoundary(JailBoundary):
         """Start one agent; see ``Boundary``. The first of an image boots a machine where none was saved before."""
         saved = self.template(image)
         name = self.name(number)
-        files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (self.qemu.kernel, saved.folder / "first")]
-        given = {"memory": saved.memory, "state": saved.state, "kernel": files[0], "first": files[1]}
+        state = os.open(f"/proc/self/fd/{saved.state}", os.O_RDONLY | os.O_CLOEXEC)  # read from its beginning by each
         try:
-            machine = saved.told | given | {"readable": _readable(self.qemu.path)}
-            agent = self.spawn(
-                image, name, {"machine": machine, "root": _root(self.qemu), "group": self._group()}, tuple(given.values())
-            )
+            told = {"memory": saved.memory, "state": state, "readable": _readable(self.qemu.path)}
+            more = {"machine": saved.told | told, "root": _root(self.qemu), "group": self._group()}
+            agent = self.spawn(image, name, more, (saved.memory, state))
         finally:
-            for fd in files:
-                os.close(fd)
+            os.close(state)
         agent.around = Around(agent.process.pid, saved.told["memory_mib"], name, self.cgroup)
         agent.pace = saved.pace
         return agent

@@ -136,7 +136,7 @@ def _make(folder: Path, image: Image, qemu: Qemu) -> None:
         initramfs.write(file, image.python, image.plan["links"], Path(qemu.modules), content)
     told = {
         "qemu": qemu.path, "version": qemu.version, "accelerator": qemu.accelerator, "memory_mib": MEMORY_MIB,
-        "command_line": _COMMAND_LINE, "disk_bytes": size, "kernel_path": qemu.kernel, "release": qemu.release,
+        "command_line": _COMMAND_LINE, "disk_bytes": size, "kernel": qemu.kernel, "release": qemu.release,
     }  # fmt: skip
     pace = _boot(folder, told, image)
     (folder / "told").write_text(json.dumps(told | {"pace": pace}))
@@ -148,15 +148,13 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
     server = blocks.Server(blocks.Disk(str(folder), told["disk_bytes"]), sockets.disk)
     serving = threading.Thread(target=_serve, args=(server,), daemon=True)
     serving.start()
-    # What this process inherits is put where QEMU looks for it by a child's own code: numbers are the child's.
-    files = [os.open(told["kernel_path"], os.O_RDONLY), os.open(folder / "first", os.O_RDONLY)]
-    fds = [*sockets.there(), files[0], files[0], *files]
+    fds = sockets.there()
     command = machine.arguments(
-        told, memory=f"mem-path={folder}/memory,share=on", serial=f"file,path={folder}/console", incoming=False
+        told | {"first": str(folder / "first")}, memory=f"mem-path={folder}/memory,share=on", serial=f"file,path={folder}/console", incoming=False
     )
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PLACE, str(len(fds)), *map(str, fds), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, pass_fds=sorted(set(fds)), cwd="/", start_new_session=True,
+        stderr=subprocess.PIPE, pass_fds=fds, cwd="/", start_new_session=True,
     )  # fmt: skip
     try:
         sockets.keep()
@@ -175,8 +173,6 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
         process.wait()
         if process.stderr:
             process.stderr.close()
-        for fd in files:
-            os.close(fd)
         for sock in (sockets.port, sockets.monitor):
             sock.close()
         serving.join()
@@ -252,10 +248,10 @@ def _hear(relay: channels.Relay, said: list[dict[str, Any]], *names: str) -> dic
 
 def _measured(relay: channels.Relay, said: list[dict[str, Any]], qemu: int) -> int:
     """CPU nanoseconds of the loop in the machine: by its own clock, but no more than the host has given it meanwhile."""
-    before = machine.cpu_ns(qemu)
+    before = machine.times(qemu)[0]
     machine.say(relay, {"do": "measure"})
     there = int(_hear(relay, said, "measured")["measured"])
-    return min(there, machine.cpu_ns(qemu) - before)
+    return min(there, machine.times(qemu)[0] - before)
 
 
 def _measure(image: Image) -> int:
