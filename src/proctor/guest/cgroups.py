@@ -229,10 +229,6 @@ class Group:
             return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
         return min(counted, (time.monotonic_ns() - start["now"]) * self._cores) if self._cores else counted
 
-    def stolen_ns(self) -> int:
-        """Nanoseconds that the machine around this process waited for a CPU of its host; 0 where there is none."""
-        return _number(self._outside["stolen"]) if "stolen" in self._outside else 0
-
     def had(self, counted: int, start: dict[str, int]) -> int:
         """CPU nanoseconds of a case: what this kernel counted, but no more than its host has given it since ``start``.
 

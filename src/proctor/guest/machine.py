@@ -219,10 +219,9 @@ class Meter:
         self.tell()
 
     def tell(self) -> None:
-        """The CPU time and the wait for it, now."""
+        """The CPU time, now."""
         self.told_at = time.monotonic_ns()
-        had, waited = times(self.qemu)
-        say(self.relay, {"do": "cpu", "ns": had, "waited": waited})
+        say(self.relay, {"do": "cpu", "ns": cpu_ns(self.qemu)})
 
     def turn(self) -> int:
         """Tell it when it is time; ms until it is again."""
@@ -236,17 +235,16 @@ class Meter:
         return _TELL_NS // 10**6
 
 
-def times(pid: int) -> tuple[int, int]:
-    """CPU nanoseconds that a process has had, and that it waited for a CPU, all its threads together."""
-    had = waited = 0
+def cpu_ns(pid: int) -> int:
+    """CPU nanoseconds that a process has had, all its threads together."""
+    total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
-                fields = file.read().split()
-            had, waited = had + int(fields[0]), waited + int(fields[1])
+                total += int(file.read().split()[0])
         except (OSError, ValueError, IndexError):
             continue
-    return had, waited
+    return total
 
 
 def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) -> int:

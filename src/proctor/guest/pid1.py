@@ -33,7 +33,7 @@ from typing import Any, NoReturn  # noqa: E402
 from proctor_guest import channels, linux, protocol  # type: ignore[import-not-found]  # noqa: E402
 
 _RNDADDENTROPY, _RNDRESEEDCRNG = 0x40085203, 0x5207
-_GIVEN = {"cpu": "/run/cpu", "stolen": "/run/stolen"}  # nanoseconds that this machine has had of the host, and waited
+_CPU = "/run/cpu"  # nanoseconds that this machine has had of its host
 _IDENTITY = 2000  # the first of the agent's two user numbers: nobody else's in here
 _GROUPS = ("memory", "cpu,cpuacct", "pids")
 _LOOP = 200_000  # turns of the loop by which this CPU is measured
@@ -47,7 +47,7 @@ class Init:
         self.agent = 0
         self.control: socket.socket | None = None
         self.lifeline: socket.socket | None = None
-        self.log = self.cpu = self.stolen = -1
+        self.log = self.cpu = -1
         self.waiting = False  # for the agent's first word
 
     def run(self) -> NoReturn:
@@ -84,7 +84,6 @@ class Init:
             self.relay.join(self.control)
         elif words["do"] == "cpu":
             os.pwrite(self.cpu, b"%020d" % words["ns"], 0)
-            os.pwrite(self.stolen, b"%020d" % words["waited"], 0)
         elif words["do"] == "clock":
             time.clock_settime_ns(time.CLOCK_REALTIME, words["time"])
 
@@ -93,11 +92,12 @@ class Init:
         self.control, control = socket.socketpair()
         self.lifeline, watched = socket.socketpair()
         self.log = os.memfd_create("log")
-        self.cpu, self.stolen = _meter(_GIVEN["cpu"]), _meter(_GIVEN["stolen"])
+        self.cpu = os.open(_CPU, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self.cpu, b"%020d" % 0, 0)
         config |= {
             "control": control.fileno(), "lifeline": watched.fileno(), "parent": os.getpid(), "name": "slot",
             "box": "/run/slot", "levels": ["jail"], "cgroup": True, "public_python": None, "uid": _IDENTITY,
-            "lobby": False, "given": _GIVEN,
+            "lobby": False, "given": {"cpu": _CPU},
         }  # fmt: skip
         self.agent = os.fork()
         if self.agent == 0:
@@ -142,12 +142,6 @@ class Init:
             file.write("b")
         while True:
             time.sleep(1)
-
-
-def _meter(path: str) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    os.pwrite(fd, b"%020d" % 0, 0)
-    return fd
 
 
 def measure() -> int:

@@ -38,7 +38,6 @@ class Watch:
         self.left = 0
         self.peak = 0
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
-        self.stolen = group.stolen_ns()
         self.counted = 0  # CPU nanoseconds by this kernel's own count
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
         self.base = (
@@ -120,12 +119,9 @@ class Watch:
     def slowed(self, cpu: int) -> int:
         """Nanoseconds that passed only because this machine computes more slowly than its host, or was not running.
 
-        ``cpu``: what the tree has used. What the host did not give was counted as somebody's in here, not always the tree's.
+        ``cpu``: what the tree has used.
         """
-        if self.pace == 1.0:
-            return 0
-        lost = max(self.counted - cpu, self.group.stolen_ns() - self.stolen, 0)
-        return int(lost + cpu - cpu / self.pace)
+        return int(max(self.counted, cpu) - cpu / self.pace) if self.pace != 1.0 else 0
 
     def _oom(self, meters: dict[str, int]) -> str | None:
         if self.group.oom_kills() <= meters["oom"]:

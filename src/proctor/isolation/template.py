@@ -248,10 +248,10 @@ def _hear(relay: channels.Relay, said: list[dict[str, Any]], *names: str) -> dic
 
 def _measured(relay: channels.Relay, said: list[dict[str, Any]], qemu: int) -> int:
     """CPU nanoseconds of the loop in the machine: by its own clock, but no more than the host has given it meanwhile."""
-    before = machine.times(qemu)[0]
+    before = machine.cpu_ns(qemu)
     machine.say(relay, {"do": "measure"})
     there = int(_hear(relay, said, "measured")["measured"])
-    return min(there, machine.times(qemu)[0] - before)
+    return min(there, machine.cpu_ns(qemu) - before)
 
 
 def _measure(image: Image) -> int:
