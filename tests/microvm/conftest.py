@@ -60,9 +60,22 @@ def host() -> qemu.Qemu:
 
 
 @pytest.fixture(scope="session")
-def machines(host: qemu.Qemu) -> Iterator[SyncEngine]:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where machines are saved, for all tests of this folder: to boot one takes a while."""
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(autouse=True)
+def _kept(saved: Path, monkeypatch: pytest.MonkeyPatch, _own_cache: None) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(saved))
+
+
+@pytest.fixture(scope="session")
+def machines(host: qemu.Qemu, saved: Path) -> Iterator[SyncEngine]:
     """Two machines, for tests that leave them as they were."""
-    engine = SyncEngine(slots=2, isolation="microvm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(saved))
+        engine = SyncEngine(slots=2, isolation="microvm")
     yield engine
     engine.close()
 

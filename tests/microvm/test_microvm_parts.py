@@ -56,7 +56,8 @@ class Joined:
         self.agent.settimeout(30)
         assert self.agent.recv(6, socket.MSG_WAITALL) == b"before"
         byte, fds, _, _ = socket.recv_fds(self.agent, 1, 2)
-        assert byte == b"p" and len(fds) == 2
+        assert byte == b"p"
+        assert len(fds) == 2
         return write, back, fds[0], fds[1]
 
 
@@ -65,6 +66,16 @@ def joined() -> Iterator[Joined]:
     both = Joined()
     yield both
     both.close()
+
+
+def _fill(fd: int) -> None:
+    while True:
+        os.write(fd, b"x" * 1000)
+
+
+def _turns(relay: channels.Relay) -> None:
+    for _ in range(1000):
+        relay.turn(50)
 
 
 def test_streams_come_whole_both_ways(joined: Joined) -> None:
@@ -91,8 +102,7 @@ def test_pipes_pass_data_ends_and_readers_that_go_away(joined: Joined) -> None:
     assert os.read(read, 10) == b""
     os.close(back)
     with pytest.raises(BrokenPipeError):
-        while True:
-            os.write(forth, b"x" * 1000)
+        _fill(forth)
     os.close(read)
     os.close(forth)
 
@@ -142,8 +152,7 @@ def test_a_machine_that_breaks_the_rules_is_ended(message: bytes) -> None:
     sender = threading.Thread(target=send)
     sender.start()
     with pytest.raises(channels.Broken):
-        for _ in range(1000):
-            relay.turn(50)
+        _turns(relay)
     port.close()
     sender.join()
     for sock in (engine, control, there):
@@ -166,10 +175,14 @@ def test_the_disk_is_the_hosts_files(tmp_path: Path) -> None:
     disk = blocks.Disk(str(folder), size)
     whole = disk.read(0, size)
     assert whole[1024:1028] == bytes.fromhex("e2e1f5e0")
-    assert contents["a"] in whole and contents["b"] in whole and b"own" in whole
-    assert b"secret" not in whole and b"nobody may read" not in whole
+    assert contents["a"] in whole
+    assert contents["b"] in whole
+    assert b"own" in whole
+    assert b"secret" not in whole
+    assert b"nobody may read" not in whole
     at = whole.index(contents["a"])
-    assert at % blocks.BLOCK == 0 and disk.read(at + 5000, 100) == contents["a"][5000:5100]
+    assert at % blocks.BLOCK == 0
+    assert disk.read(at + 5000, 100) == contents["a"][5000:5100]
     fresh = blocks.Disk(str(folder), size)
     (top / "a").write_bytes(os.urandom(10_000))
     with pytest.raises(OSError, match="has changed since"):

@@ -81,16 +81,33 @@ time.sleep(1)
 def test_machines_differ_in_chance_and_agree_in_time(machines: SyncEngine) -> None:
     """Each is a copy of the same saved one. None has a network, or a device beyond a jail's."""
     before = time.time()
-    outcomes = [future.result()[0] for future in [machines.submit(job(LOOK, limits=Limits(cpu_s=5, wall_s=60))) for _ in range(4)]]
+    outcomes = [
+        future.result()[0]
+        for future in [machines.submit(job(LOOK, limits=Limits(cpu_s=5, wall_s=60))) for _ in range(4)]
+    ]
     after = time.time()
     seen = [json.loads(outcome.stdout) for outcome in outcomes]
     assert len({one["random"] for one in seen}) == 4
     assert all(before - 2 <= one["time"] <= after + 2 for one in seen), (before, seen, after)
     assert machines.features["kernel"] == seen[0]["release"]
-    assert {one["net"] for one in seen} <= {"OSError", "PermissionError"} and not seen[0]["links"]
-    assert set(seen[0]["dev"]) <= {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr", "shm"}
+    assert {one["net"] for one in seen} <= {"OSError", "PermissionError"}
+    assert not seen[0]["links"]
+    assert set(seen[0]["dev"]) <= {
+        "null",
+        "zero",
+        "full",
+        "random",
+        "urandom",
+        "fd",
+        "stdin",
+        "stdout",
+        "stderr",
+        "shm",
+    }
 
 
 def test_a_job_that_no_machine_has_room_for_is_nobodys_fault(machines: SyncEngine) -> None:
     (outcome,) = machines.run(job(ADD, b"1 2\n", limits=Limits(memory_mib=6000)))
-    assert outcome.error and "room for jobs of" in outcome.error and "memory_mib" in outcome.error
+    assert outcome.error
+    assert "room for jobs of" in outcome.error
+    assert "memory_mib" in outcome.error

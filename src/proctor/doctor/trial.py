@@ -85,7 +85,7 @@ def facts(canary: Canary, level: str) -> dict[str, Any]:
         "files": [str(path) for path in canary.files if path.is_file()],
         "home": str(home) if home != Path("/") else "/root",
         "name": os.uname().nodename,
-        "own_kernel": level == "gvisor",
+        "own_kernel": level in ("gvisor", "microvm"),
         "cmdline": Path("/proc/cmdline").read_text() if os.path.exists("/proc/cmdline") else "",
         "names": sorted(set(os.environ) - ORDINARY),
     }

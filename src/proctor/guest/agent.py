@@ -29,6 +29,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import cgroups, inherited, landlock, linux, root, seccomp, tree
+from .host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,9 @@ def main(folder: str) -> zygote.Script:
             if pid == 0:
                 return _program.pop()
             if pid > 0:
-                status = supervise(config, pid, host) if sockets is None else machine.supervise(config, pid, sockets, host)
+                status = (
+                    supervise(config, pid, host) if sockets is None else machine.supervise(config, pid, sockets, host)
+                )
                 if sockets is None and group.oom_kills() and group.limit_hits():
                     from . import protocol
 
@@ -319,48 +322,6 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         return zygote.into_case(run, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
-
-
-class Host:
-    """The engine's process, seen from the supervisor: never wait for anything without watching it."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.parent = config["parent"]
-        self.poller = select.poll()
-        self.poller.register(config["lifeline"], select.POLLIN)  # a byte, or its end
-        self.ends = {config["lifeline"]}
-        self.timeout = None
-        try:
-            parent = os.pidfd_open(self.parent)
-            self.poller.register(parent, select.POLLIN)
-            self.ends.add(parent)
-        except OSError:
-            self.timeout = 200  # no process descriptors here: look at the parent's number now and then
-
-    def wait(self, fd: int | None, timeout: int | None = None) -> None:
-        """Until something comes on ``fd``, or for ``timeout`` ms; BrokenPipeError when the engine has gone."""
-        if fd is not None:
-            self.poller.register(fd, select.POLLIN)
-        try:
-            while True:
-                ready = {which for which, _ in self.poller.poll(self.timeout if timeout is None else timeout)}
-                if ready & self.ends or os.getppid() != self.parent:
-                    raise BrokenPipeError
-                if ready or timeout is not None:
-                    return
-        finally:
-            if fd is not None:
-                self.poller.unregister(fd)
-
-    def hear(self, fd: int) -> bytes:
-        """The next word on a pipe, b"" at its end."""
-        self.wait(fd)
-        return os.read(fd, 500)
-
-    def join(self, pid: int) -> None:
-        """Wait for a child that is about to end."""
-        while not os.waitpid(pid, os.WNOHANG)[0]:
-            self.wait(None, 1)
 
 
 def supervise(config: dict[str, Any], pid: int, host: Host) -> int:

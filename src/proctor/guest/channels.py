@@ -118,7 +118,11 @@ class Relay:
         if ready.get(self.port, 0) & ~select.POLLOUT:
             self._receive()
         for channel, source in list(self.sources.items()):
-            if ready.get(source.fd, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR) and source.credit > 0 and not full:
+            if (
+                ready.get(source.fd, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR)
+                and source.credit > 0
+                and not full
+            ):
                 self._read(channel, source)
         for channel, sink in list(self.sinks.items()):
             if ready.get(sink.fd, 0) & (select.POLLOUT | select.POLLERR | select.POLLHUP):

@@ -31,7 +31,7 @@ from . import blocks, channels, landlock, linux, root, stream
 
 if TYPE_CHECKING:
     from . import cgroups
-    from .agent import Host
+    from .host import Host
 
 # Descriptors of QEMU's.
 PORT, MONITOR, DISK, MEMORY, STATE = 3, 4, 5, 6, 7
@@ -124,9 +124,7 @@ class Sockets:
             sock.close()
 
 
-def launch(
-    config: dict[str, Any], sockets: Sockets, group: cgroups.Group, folder: str, host: Host
-) -> tuple[int, str]:
+def launch(config: dict[str, Any], sockets: Sockets, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
     """Start QEMU behind the walls that this host allows; its pid, or ``(-1, why not)`` as in ``agent.start``."""
     from . import agent
 
@@ -261,7 +259,7 @@ def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) ->
             _serve(server, [control, sockets.port, sockets.monitor])
         sockets.disk.close()
         relay = wake(machine, sockets, control, said.append)
-        ends = {fd: select.POLLIN for fd in host.ends}
+        ends = dict.fromkeys(host.ends, select.POLLIN)
         meter = Meter(relay, pid)
         while not os.waitpid(pid, os.WNOHANG)[0]:
             if relay.turn(meter.turn(), ends) or os.getppid() != host.parent:

@@ -39,7 +39,10 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         for folder, entries in plan["covers"].items()
     }
     sources = [(os.open(source, os.O_PATH | os.O_CLOEXEC), inside) for source, inside in plan["binds"]]
-    devices = [(os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}") for name in (*DEVICES, *plan.get("devices", ()))]
+    devices = [
+        (os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}")
+        for name in (*DEVICES, *plan.get("devices", ()))
+    ]
     proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
     fds = f"/proc/{os.getpid()}/fd" if os.path.isdir(f"/proc/{os.getpid()}/fd") else "/proc/self/fd"
     top = next(point for point in _POINTS if os.path.isdir(point))

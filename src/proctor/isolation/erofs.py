@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from proctor.guest.blocks import BLOCK, EXTENT
+from proctor.guest import blocks
 
+BLOCK = blocks.BLOCK
 _MAGIC, _SUPER_AT = 0xE0F5E1E2, 1024
 _SUPER = struct.Struct("<IIIBBHQQIIII16s16sIHHH38x")
 _INODE = struct.Struct("<HHHHQIIIIQII16x")
@@ -175,7 +176,7 @@ def _lay_out(root: _Node, index: BinaryIO, table: BinaryIO) -> int:
     offset = 0
     for node in sorted(told, key=lambda one: one.block):
         name = os.fsencode(node.source or "")
-        table.write(EXTENT.pack(node.block, node.size, node.mtime_ns, node.inode, offset, len(name)))
+        table.write(blocks.EXTENT.pack(node.block, node.size, node.mtime_ns, node.inode, offset, len(name)))
         paths.append(name)
         offset += len(name)
     table.write(b"".join(paths))
@@ -210,7 +211,18 @@ def _write_index(
         seconds, rest = divmod(max(0, node.mtime_ns), 10**9)
         out.write(
             _INODE.pack(
-                _EXTENDED, 0, node.mode & 0xFFFF, 0, node.size, node.block, node.number + 1, 0, 0, seconds, rest, node.links
+                _EXTENDED,
+                0,
+                node.mode & 0xFFFF,
+                0,
+                node.size,
+                node.block,
+                node.number + 1,
+                0,
+                0,
+                seconds,
+                rest,
+                node.links,
             )
         )
     contents = {node.block: node.content for node in order if node.content}

@@ -119,7 +119,7 @@ def _closure(python: str) -> list[str]:
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise IsolationUnavailable(f"isolation 'microvm': the interpreter {python} does not start: {exc}") from exc
     found: list[str] = list(files)
-    loader = re.search(rb"/lib[^\0]{0,60}/ld-[^\0]{1,60}\0", Path(python).read_bytes()[:1 << 20])
+    loader = re.search(rb"/lib[^\0]{0,60}/ld-[^\0]{1,60}\0", Path(python).read_bytes()[: 1 << 20])
     if loader is not None:
         found.append(os.fsdecode(loader.group()[:-1]))
     found += [path for path in ("/etc/ld.so.cache", f"{prefix}/lib/python3/os.py") if os.path.isfile(path)]

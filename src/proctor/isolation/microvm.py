@@ -12,7 +12,7 @@ from typing import Any
 from proctor.core.errors import InfrastructureError
 from proctor.core.image import Image
 from proctor.guest import cgroups
-from proctor.isolation import qemu, sweep, template
+from proctor.isolation import qemu, template
 from proctor.isolation.base import AgentProcess
 from proctor.isolation.jail import JailBoundary
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -91,8 +90,10 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
 
 def _key(image: Image, qemu: Qemu) -> str:
     stamps = [[path.name, path.read_bytes().hex()] for path in sorted(_GUEST.glob("*.py"))]
-    files = [[path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)]
-    about = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files, stamps]
+    files = [
+        [path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)
+    ]
+    about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files, stamps]
     about += [MEMORY_MIB, _COMMAND_LINE, os.geteuid(), _cpu()]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -150,7 +151,10 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
     serving.start()
     fds = sockets.there()
     command = machine.arguments(
-        told | {"first": str(folder / "first")}, memory=f"mem-path={folder}/memory,share=on", serial=f"file,path={folder}/console", incoming=False
+        told | {"first": str(folder / "first")},
+        memory=f"mem-path={folder}/memory,share=on",
+        serial=f"file,path={folder}/console",
+        incoming=False,
     )
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PLACE, str(len(fds)), *map(str, fds), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
