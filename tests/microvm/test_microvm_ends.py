@@ -14,8 +14,6 @@ from proctor.core.limits import Limits
 from proctor.engine.shared import SyncEngine
 from proctor.isolation import qemu
 
-pytestmark = pytest.mark.environments
-
 
 def test_random_kills(host: qemu.Qemu, nothing_left: None) -> None:
     """QEMU, supervisors and the processes that serve disks are hit; every outcome is right."""

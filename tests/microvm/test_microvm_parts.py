@@ -187,3 +187,5 @@ def test_the_disk_is_the_hosts_files(tmp_path: Path) -> None:
     (top / "a").write_bytes(os.urandom(10_000))
     with pytest.raises(OSError, match="has changed since"):
         fresh.read(at, 10)
+    disk.close()
+    fresh.close()

@@ -6,7 +6,6 @@ import json
 import time
 from typing import Any
 
-import pytest
 from engine_help import job
 
 import proctor
@@ -14,8 +13,6 @@ from proctor.core.limits import Limits
 from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
-
-pytestmark = pytest.mark.environments
 
 SUM: dict[str, Any] = {
     "mode": "stdio",

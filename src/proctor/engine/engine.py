@@ -99,6 +99,7 @@ class Engine:
             self.end(link)
         while self._endings:
             await asyncio.wait(self._endings)
+        self.boundary.close()
         while self._runs:  # each sees that it is over at its next step
             await asyncio.sleep(0.001)
 

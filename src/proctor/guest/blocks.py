@@ -48,6 +48,13 @@ class Disk:
         self.paths = _HEADER.size + self.count * EXTENT.size
         self.files: dict[int, int] = {}
 
+    def close(self) -> None:
+        """Let go of its files."""
+        for fd in (self.index, *self.files.values()):
+            os.close(fd)
+        self.files.clear()
+        self.table.close()
+
     def read(self, at: int, count: int) -> bytes:
         """``count`` bytes from ``at``; OSError where a file is not the one that was there."""
         return b"".join(self._pieces(at, count))

@@ -30,6 +30,7 @@ DATA, END, GONE, PASSED, PIPES, TOLD = 1, 2, 3, 4, 5, 6
 WINDOW, PIECE = 1 << 18, 1 << 15
 INTO, OUT_OF = 0, 1
 _QUEUED = 1 << 20  # bytes for the port beyond which nothing more is read for it
+_TOO_MUCH = 4 << 20  # waits for the port only where the other end sends and does not read
 _MOST = 64  # channels at once: a pair has two
 
 
@@ -89,6 +90,8 @@ class Relay:
 
     def say(self, kind: int, channel: int, data: bytes = b"") -> None:
         """Queue a message."""
+        if len(self.out) > _TOO_MUCH:
+            raise Broken("the other end reads nothing")
         self.out += HEAD.pack(kind, channel, len(data)) + data
 
     def turn(self, timeout: int | None, watched: dict[int, int] | None = None) -> set[int]:

@@ -258,7 +258,7 @@ def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) ->
         if serving == 0:
             _serve(server, [control, sockets.port, sockets.monitor])
         sockets.disk.close()
-        relay = wake(machine, sockets, control, said.append)
+        relay = wake(machine, sockets, control, lambda data: said.__setitem__(slice(None), [data]))
         ends = dict.fromkeys(host.ends, select.POLLIN)
         meter = Meter(relay, pid)
         while not os.waitpid(pid, os.WNOHANG)[0]:
@@ -272,7 +272,7 @@ def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) ->
             os.waitpid(pid, 0)
         except (ProcessLookupError, ChildProcessError):
             pass
-    for data in said[-1:]:
+    for data in said:  # its last word
         os.write(2, data[:2000])
     control.close()
     return 0

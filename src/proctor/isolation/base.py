@@ -86,6 +86,10 @@ class Boundary(Protocol):
         """Start an agent for slot ``number``; it says READY, or FAULT, on its control stream."""
         ...
 
+    def close(self) -> None:
+        """Let go of what agents are made from; another start gets it again."""
+        ...
+
     def ended(self, agent: AgentProcess) -> bool:
         """Remove what an agent whose supervisor is dead has left; True when there is nothing (more)."""
         ...

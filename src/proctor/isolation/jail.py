@@ -104,6 +104,9 @@ class JailBoundary:
         self.give_back(agent.identity)
         return True
 
+    def close(self) -> None:
+        """Nothing to let go of; see ``Boundary``."""
+
     def take(self) -> int:
         """The identities of a new agent."""
         return self.identities.take()

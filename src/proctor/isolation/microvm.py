@@ -12,7 +12,7 @@ from typing import Any
 from proctor.core.errors import InfrastructureError
 from proctor.core.image import Image
 from proctor.guest import cgroups
-from proctor.isolation import qemu, template
+from proctor.isolation import qemu, sweep, template
 from proctor.isolation.base import AgentProcess
 from proctor.isolation.jail import JailBoundary
 
@@ -41,14 +41,20 @@ class MicrovmBoundary(JailBoundary):
         """Start one agent; see ``Boundary``. The first of an image boots a machine where none was saved before."""
         saved = self.template(image)
         name = self.name(number)
+        around = Around(saved.told["memory_mib"], cgroups.create(name) if self.cgroup else [])
         state = os.open(f"/proc/self/fd/{saved.state}", os.O_RDONLY | os.O_CLOEXEC)  # read from its beginning by each
         try:
             told = {"memory": saved.memory, "state": state, "readable": _readable(self.qemu.path)}
             more = {"machine": saved.told | told, "root": _root(self.qemu), "group": self._group()}
             agent = self.spawn(image, name, more, (saved.memory, state))
+        except BaseException:
+            around.close()
+            sweep.remove_named(name, sweep.NOBODY)
+            raise
         finally:
             os.close(state)
-        agent.around = Around(agent.process.pid, saved.told["memory_mib"], name, self.cgroup)
+        agent.around = around
+        around.supervisor = agent.process.pid
         agent.pace = saved.pace
         return agent
 
@@ -56,9 +62,18 @@ class MicrovmBoundary(JailBoundary):
         """The saved machine of an image."""
         with self._lock:
             found = self._templates.get(image.digest)
-            if found is None or not (found.folder / "told").is_file():
+            if found is not None and not (found.folder / "told").is_file():
+                found.close()  # somebody has removed it
+                found = None
+            if found is None:
                 found = self._templates[image.digest] = template.get(image, self.qemu)
             return found
+
+    def close(self) -> None:
+        """Let go of the saved machines."""
+        with self._lock:
+            while self._templates:
+                self._templates.popitem()[1].close()
 
     def _group(self) -> int:
         """The group that may use KVM, where that is how QEMU can; 0 for none."""
@@ -95,9 +110,8 @@ def _readable(path: str) -> list[str]:
 class Around:
     """The bounds around one machine. They are its own, whatever the job: it cannot have more memory than it was given."""
 
-    def __init__(self, supervisor: int, memory_mib: int, name: str, cgroup: bool) -> None:
-        self.supervisor, self.memory_mib = supervisor, memory_mib
-        paths = cgroups.create(name) if cgroup else []  # the supervisor makes the same: whoever is first
+    def __init__(self, memory_mib: int, paths: list[str]) -> None:
+        self.supervisor, self.memory_mib = -1, memory_mib
         group = cgroups.Group(paths)
         for fd in group.procs:
             os.close(fd)

@@ -61,6 +61,11 @@ class Template:
     memory: int
     state: int
 
+    def close(self) -> None:
+        """Let go of the memory files; what was started from them has its own."""
+        os.close(self.memory)
+        os.close(self.state)
+
 
 def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) -> Template:
     """The saved machine of an image; made now where there is none.
@@ -180,6 +185,7 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
         for sock in (sockets.port, sockets.monitor):
             sock.close()
         serving.join()
+        server.disk.close()
         sockets.disk.close()
 
 
