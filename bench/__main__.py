@@ -65,32 +65,34 @@ class Bench:
             finally:
                 one.close()
                 two.close()
-        self.gvisor(image)
+        self.inside("gvisor", "gVisor", image, 8 * self.scale)
+        self.inside("microvm", "micro-VM", image, 4 * self.scale)
         self.sandboxes()
         self.report()
 
-    def gvisor(self, image: Any) -> None:
-        """The same inside gVisor, where it can be had."""
-        self.say("gVisor")
+    def inside(self, level: str, label: str, image: Any, rounds: int) -> None:
+        """The same behind another wall, where it can be had."""
+        self.say(label)
         try:
-            one = SyncEngine(slots=1, isolation="gvisor", image=image)
+            one = SyncEngine(slots=1, isolation=level, image=image)
         except IsolationUnavailable as exc:
-            self.add("gVisor", f"skipped: {str(exc)[:60]}")
+            self.add(label, f"skipped: {str(exc)[:60]}")
             return
         try:
             runners = {
-                "cold": lambda: sides.cold(lambda: SyncEngine(slots=1, isolation="gvisor", image=image)),
+                "cold": lambda: sides.cold(lambda: SyncEngine(slots=1, isolation=level, image=image)),
                 "pooled": lambda: sides.first_output(one, sides.job(1)),
                 "warm": lambda: sides.each_case(one, sides.job(8)),
                 "real": lambda: sides.each_case(one, sides.job(3, warm=False)),
             }
-            times = contest(runners, 8 * self.scale)
+            times = contest(runners, rounds)
             sizes = [sum(map(machine.proportional, machine.family(pid))) for pid in one.agent_pids()]
         finally:
             one.close()
-        self.keep("gvisor", times)
-        self.results["gvisor_idle_slot_mb"] = round(median(sizes) / 1e6, 2)
-        self.add("gVisor: engine created to first Python output", ms(times["cold"].median))
+        self.keep(level, times)
+        self.results[f"{level}_idle_slot_mb"] = round(median(sizes) / 1e6, 2)
+        how = f" ({one.features['accelerator']})" if "accelerator" in one.features else ""
+        self.add(f"{label}{how}: engine created to first Python output", ms(times["cold"].median))
         self.add("  first output in a slot that is ready", ms(times["pooled"].median))
         self.add("  one case, warm, in an open jail", ms(times["warm"].median))
         self.add("  one case by a fresh python3", ms(times["real"].median))

@@ -77,11 +77,14 @@ def test_hosts_import_only_the_protocol_of_the_guest(path: Path) -> None:
     for name in ours(path):
         allowed = name == "proctor.guest.protocol" or name.startswith("proctor.guest.protocol.")
         # What a sandbox has used is read from outside it, by the same code as inside; so is what surrounds gVisor, and
-        # a container that is only a try is started as that of an agent is.
+        # a container that is only a try, and a machine that is to be saved, are started as those of an agent are.
         allowed = allowed or (name_of(path), name) in (
             ("proctor.isolation.lobby", "proctor.guest.cgroups"),
             ("proctor.isolation.gvisor", "proctor.guest.cgroups"),
             ("proctor.isolation.runsc", "proctor.guest.bundle"),
+            ("proctor.isolation.microvm", "proctor.guest.cgroups"),
+            ("proctor.isolation.erofs", "proctor.guest.blocks"),
+            *(("proctor.isolation.template", f"proctor.guest.{name}") for name in ("blocks", "channels", "machine")),
         )
         assert layer(name) != "guest" or allowed, f"{name_of(path)} imports {name}"
 

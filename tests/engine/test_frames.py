@@ -125,6 +125,9 @@ class FakeBoundary:
         self.started.append(agent)
         return agent
 
+    def close(self) -> None:
+        pass
+
     def ended(self, agent: AgentProcess) -> bool:
         assert agent.process.returncode is not None
         self.over.append(agent)

@@ -32,7 +32,7 @@ _INPUT = b"1 2 3\n"
     "--isolation",
     default="auto",
     show_default=True,
-    help="The wall around each program: jail, degraded, or auto, the stronger of these that works; or gvisor.",
+    help="The wall around each program: jail, degraded, or auto, the stronger of these that works; or gvisor, microvm.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 @click.pass_context

@@ -140,7 +140,7 @@ def _failure(error: click.ClickException) -> RunFailure:
     "--isolation",
     default="auto",
     show_default=True,
-    help="The wall around the program: jail, degraded, or auto, the stronger of these that works; or gvisor.",
+    help="The wall around the program: jail, degraded, or auto, the stronger of these that works; or gvisor, microvm.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON object instead.")
 @click.pass_context

@@ -59,7 +59,7 @@ EXIT_TERMINATED = 143
     "--isolation",
     default="auto",
     show_default=True,
-    help="The wall around each program: jail, degraded, or auto, the stronger of these that works; or gvisor.",
+    help="The wall around each program: jail, degraded, or auto, the stronger of these that works; or gvisor, microvm.",
 )
 @click.option(
     "--reuse",

@@ -19,7 +19,7 @@ from proctor.doctor.judging import Result, summary
 from proctor.doctor.opened import opened
 from proctor.doctor.text import printable
 from proctor.doctor.trial import examine, warm_up
-from proctor.isolation import runsc
+from proctor.isolation import qemu, runsc
 
 EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or something is left on the host
 
@@ -36,7 +36,7 @@ EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or som
     default="auto",
     show_default=True,
     metavar="LEVEL",
-    help="Level to examine: auto, jail, degraded or gvisor.",
+    help="Level to examine: auto, jail, degraded, gvisor or microvm.",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Times the corpus is run.")
 @click.option("--core-only", is_flag=True, help="Of the corpus, only the rows marked core.")
@@ -70,7 +70,7 @@ def doctor(
     document: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone())
-        document["gvisor"] = runsc.state()
+        document["gvisor"], document["microvm"] = runsc.state(), qemu.state()
         outside = audit.snapshot()
         corpus_audit = HostAudit(attacks, stack) if attacks else None
         canary = Canary()
@@ -81,8 +81,9 @@ def doctor(
                 out.print(report.level(engine.isolation))
                 for reason in document["stepped_down"]:
                     out.print(f"no stronger isolation on this host: {printable(reason)}", style="yellow")
-                if engine.isolation != "gvisor":
-                    out.print(f"isolation gvisor: {printable(document['gvisor'], 400)}", style="dim")
+                for name in ("gvisor", "microvm"):
+                    if engine.isolation != name:
+                        out.print(f"isolation {name}: {printable(document[name], 400)}", style="dim")
             warm_up(engine)
             findings = examine(engine, canary, audit.quiet())
             document["protections"] = [found.to_json() for found in findings]

@@ -84,7 +84,7 @@ say()
 import time
 for _ in range(6):
     if os.fork() == 0:
-        end = time.process_time() + 0.5
+        end = time.process_time() + 0.5 * host["pace"]
         while time.process_time() < end: pass
         os._exit(0)
 for _ in range(6):

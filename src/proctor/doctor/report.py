@@ -23,6 +23,7 @@ _STYLES = {
 LEVELS = {
     "jail": "namespaces, read-only root, system call filter, Landlock, limits",
     "gvisor": "a kernel in user space around namespaces, system call filter and limits",
+    "microvm": "a virtual machine around namespaces, system call filter, Landlock and limits",
     "degraded": "no namespaces here: system call filter, Landlock and limits only",
 }
 

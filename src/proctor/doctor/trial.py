@@ -48,6 +48,10 @@ class Runner(AnyEngine, Protocol):
     def isolation(self) -> str:
         """The level that is really in force."""
 
+    @property
+    def features(self) -> dict[str, Any]:
+        """What its agents have said of themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -74,7 +78,7 @@ class Finding:
         return row if self.holds else row | {"tried": self.tried, "remedy": self.remedy}
 
 
-def facts(canary: Canary, level: str) -> dict[str, Any]:
+def facts(canary: Canary, level: str, pace: float = 1.0) -> dict[str, Any]:
     """What an attacker is told about the host, so that it does not have to guess."""
     home = Path.home()
     return {
@@ -85,7 +89,8 @@ def facts(canary: Canary, level: str) -> dict[str, Any]:
         "files": [str(path) for path in canary.files if path.is_file()],
         "home": str(home) if home != Path("/") else "/root",
         "name": os.uname().nodename,
-        "own_kernel": level == "gvisor",
+        "pace": pace,  # seconds of a program's own CPU clock for one of its limit's
+        "own_kernel": level in ("gvisor", "microvm"),
         "cmdline": Path("/proc/cmdline").read_text() if os.path.exists("/proc/cmdline") else "",
         "names": sorted(set(os.environ) - ORDINARY),
     }
@@ -126,7 +131,7 @@ def examine(engine: Runner, canary: Canary, before: audit.Snapshot, probes: Sequ
         before: the host with the engine and the canary in place, before any probe ran.
     """
     level = engine.isolation
-    known, visits = facts(canary, level), canary.visits()
+    known, visits = facts(canary, level, float(engine.features.get("pace", 1.0))), canary.visits()
     waiting = [(probe, way, engine.submit(job(probe, known, warm))) for probe in probes for way, warm in WAYS]
     shown: dict[str, list[tuple[str, Shown]]] = {probe.key: [] for probe in probes}
     for probe, way, future in waiting:

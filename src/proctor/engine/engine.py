@@ -36,7 +36,7 @@ class Engine:
 
     Args:
         slots: jobs at once; None is one per usable core.
-        isolation: ``auto``, ``jail``, ``degraded`` or ``gvisor``; see ``boundary_for``.
+        isolation: ``auto``, ``jail``, ``degraded``, ``gvisor`` or ``microvm``; see ``boundary_for``.
         memory_mib: budget for all jobs together; None is 0.8 of what is free now.
         image: what programs see; None is the host's interpreter, bare.
         reuse: programs that an agent and its wall serve before another takes their place; None: any number. Whatever
@@ -109,6 +109,7 @@ class Engine:
             self.end(link)
         while self._endings:
             await asyncio.wait(self._endings)
+        self.boundary.close()
         while self._runs:  # each sees that it is over at its next step
             await asyncio.sleep(0.001)
 

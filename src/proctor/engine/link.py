@@ -80,7 +80,9 @@ class Link:
     @property
     def usable(self) -> bool:
         """Nothing is known against giving it a job."""
-        return self._over is None and self.agent.process.poll() is None and self.stream.quiet()
+        if self._over is not None or self.agent.process.poll() is not None or not self.stream.quiet():
+            return False
+        return self.agent.around is None or not self.agent.around.worn()
 
     async def _frame(self, timeout: float, most: int, late: str | None = None) -> tuple[int, dict[str, Any], bytes]:
         """The next frame, its body at most ``most`` bytes, within ``timeout`` seconds; ``late`` says what that was for."""
@@ -135,21 +137,23 @@ class Link:
                 max(one.workspace_mib for one in both),
                 max(one.processes for one in both),
             )
+        silence = SILENCE_S * self.agent.pace
         late, token = 0, secrets.randbits(62)
         told: dict[str, Any] = {"token": token} if stop_after is None else {"token": token, "stop_after": stop_after}
         feeder = asyncio.create_task(self._feed(program, cases, limits, compile_limits, cpu_factor, told, pipes))
         feeder.add_done_callback(_retrieved)
         try:
             while True:
-                allowed = GRACE_S + (WALL_FACTOR * expected[0][1].wall * expected[0][2].steps if expected else 0.0)
+                allowed = (WALL_FACTOR * expected[0][1].wall * expected[0][2].steps if expected else 0.0) + GRACE_S
+                allowed *= self.agent.pace
                 most = reading.most(*expected[0][1:]) if expected else 0
                 deadline, kind = clock() + allowed, protocol.BEAT
                 while kind == protocol.BEAT:
                     left = deadline - clock()
                     late_word = (
-                        f"the agent beats, but has not come to an end in {allowed:.0f} s" if left < SILENCE_S else None
+                        f"the agent beats, but has not come to an end in {allowed:.0f} s" if left < silence else None
                     )
-                    kind, header, body = await self._frame(min(SILENCE_S, left), most, late_word)
+                    kind, header, body = await self._frame(min(silence, left), most, late_word)
                     if kind == protocol.BEAT and body:
                         raise FrameError("the agent sent a beat with a body")
                 if kind == protocol.FAULT:

@@ -163,7 +163,7 @@ def shared_engine(
 
     Args:
         slots: jobs at once; None is one per usable core.
-        isolation: ``auto``, ``jail``, ``degraded`` or ``gvisor``.
+        isolation: ``auto``, ``jail``, ``degraded``, ``gvisor`` or ``microvm``.
         packages: named site-packages that programs may import.
         memory_mib: budget for all jobs together.
         reuse: programs that one wall serves; see ``Engine``.

@@ -29,9 +29,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import cgroups, inherited, landlock, linux, root, seccomp, tree
+from .host import Host
 
 if TYPE_CHECKING:
-    from . import zygote
+    from collections.abc import Callable
+
+    from . import machine, zygote
 # What only the zygote needs is imported in ``start``: in the supervisor it would be 2 MB a slot.
 
 CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
@@ -47,13 +50,15 @@ def main(folder: str) -> zygote.Script:
         from . import cage
 
         return cage.main(config, folder)
-    if config["levels"] != ["gvisor"]:  # whose own kernel keeps its layout to itself
+    if config["levels"][0] not in ("gvisor", "microvm"):  # whose own kernels keep their layout to themselves
         inherited.fix_layout()
     os.environ.clear()
     os.environ.update(config["env"])
     inherited.lift_limits()
     paths = cgroups.create(config["name"]) if config["cgroup"] else []
     group = cgroups.Group(paths)
+    if given := config.get("given"):  # in a machine: what its host says about it
+        group.surround({name: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for name, path in given.items()})
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     inherited.spare_agent()
     # A supervisor that somebody stopped goes on when the engine's process dies, and then cleans up.
@@ -74,17 +79,25 @@ def main(folder: str) -> zygote.Script:
                     f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it"
                 )
                 continue
+            sockets: machine.Sockets | None = None
             if level == "gvisor":
                 from . import bundle
 
                 pid, reason = bundle.launch(config, group)
+            elif level == "microvm":
+                from . import machine
+
+                sockets = machine.Sockets()
+                pid, reason = machine.launch(config, sockets, group, folder, host)
             else:
                 pid, reason = start(config, level, group, folder, host)
             if pid == 0:
                 return _program.pop()
             if pid > 0:
-                status = supervise(config, pid, host)
-                if group.oom_kills() and group.limit_hits():
+                status = (
+                    supervise(config, pid, host) if sockets is None else machine.supervise(config, pid, sockets, host)
+                )
+                if sockets is None and group.oom_kills() and group.limit_hits():
                     from . import protocol
 
                     status = protocol.STATUS_MEMORY
@@ -107,8 +120,13 @@ def main(folder: str) -> zygote.Script:
 _program: list[zygote.Script] = []  # set once, in a case's process
 
 
-def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
+def start(
+    config: dict[str, Any], level: str, group: cgroups.Group, folder: str, host: Host,
+    instead: Callable[[int], None] | None = None,
+) -> tuple[int, str]:  # fmt: skip
     """Make a zygote; ``(pid, ...)``, ``(-1, why not)``, or ``(0, ...)`` in a case's process.
+
+    ``instead``: what replaces the process behind the walls where it is to be no zygote; it gets ``go``.
 
     Why not begins with R where this host refuses the level, else with E.
 
@@ -143,6 +161,8 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
                 os._exit(0)
             if os.read(go, 1) != b"p":
                 os._exit(_FAILED)
+            if instead is not None:
+                instead(go)
             _program.append(serve(config, level, group, folder, news, go))
             return 0, ""
         except BaseException as exc:
@@ -181,10 +201,12 @@ def start(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
 
 def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
     """Build what surrounds the zygote; returns 0 in the zygote, its pid in the process that made it."""
-    if level == "degraded":
+    if level in ("degraded", "bare"):
         return os.fork()
     inner = linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS | linux.NEWCGROUP | linux.NEWPID
     if os.geteuid() == 0:
+        if config.get("group"):
+            os.setgroups([config["group"]])  # a device's, which counts on although it has no name inside
         linux.unshare(linux.NEWNS)
         root.build(config["root"], own_proc=True)
         try:
@@ -197,7 +219,8 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
             if word != b"k":
                 raise OSError(1, f"cannot map identities: {word[1:].decode()}")
             os.setresgid(0, 0, 0)
-            os.setgroups([])
+            if not config.get("group"):
+                os.setgroups([])
             os.setresuid(0, 0, 0)
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity had undone it
     else:
@@ -278,6 +301,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features, sentry=sentry,
         unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),
+        pace=config.get("pace", 1.0),
     )  # fmt: skip
     stream.write_all(
         slot.control, protocol.pack(protocol.READY, {"features": features, "preloaded": sorted(slot.preloaded)})
@@ -298,48 +322,6 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         return zygote.into_case(run, slot)
     run = zygote.loop(slot)
     return zygote.into_case(run, slot)
-
-
-class Host:
-    """The engine's process, seen from the supervisor: never wait for anything without watching it."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.parent = config["parent"]
-        self.poller = select.poll()
-        self.poller.register(config["lifeline"], select.POLLIN)  # a byte, or its end
-        self.ends = {config["lifeline"]}
-        self.timeout = None
-        try:
-            parent = os.pidfd_open(self.parent)
-            self.poller.register(parent, select.POLLIN)
-            self.ends.add(parent)
-        except OSError:
-            self.timeout = 200  # no process descriptors here: look at the parent's number now and then
-
-    def wait(self, fd: int | None, timeout: int | None = None) -> None:
-        """Until something comes on ``fd``, or for ``timeout`` ms; BrokenPipeError when the engine has gone."""
-        if fd is not None:
-            self.poller.register(fd, select.POLLIN)
-        try:
-            while True:
-                ready = {which for which, _ in self.poller.poll(self.timeout if timeout is None else timeout)}
-                if ready & self.ends or os.getppid() != self.parent:
-                    raise BrokenPipeError
-                if ready or timeout is not None:
-                    return
-        finally:
-            if fd is not None:
-                self.poller.unregister(fd)
-
-    def hear(self, fd: int) -> bytes:
-        """The next word on a pipe, b"" at its end."""
-        self.wait(fd)
-        return os.read(fd, 500)
-
-    def join(self, pid: int) -> None:
-        """Wait for a child that is about to end."""
-        while not os.waitpid(pid, os.WNOHANG)[0]:
-            self.wait(None, 1)
 
 
 def supervise(config: dict[str, Any], pid: int, host: Host) -> int:

@@ -17,6 +17,7 @@ import time
 _V1 = ("memory", "cpuacct", "pids", "cpu")
 _PERIOD_US = 100_000
 _TASK = 4 << 20  # bytes that a process costs such a kernel at the least
+_LATE_NS = 100 * 10**6
 _OVERHEAD, _SLACK_NS = 4, 10**9  # a kernel in user space takes less than so many times what its program does
 
 
@@ -227,6 +228,15 @@ class Group:
             most = self.outside_ns() - start["outside"]
             return min(max(counted, (most - _SLACK_NS) // _OVERHEAD), most)
         return min(counted, (time.monotonic_ns() - start["now"]) * self._cores) if self._cores else counted
+
+    def had(self, counted: int, start: dict[str, int]) -> int:
+        """CPU nanoseconds of a case: what this kernel counted, but no more than its host has given it since ``start``.
+
+        A machine's clocks run on while its host runs something else. The host's word is a moment old.
+        """
+        if "cpu" not in self._outside:
+            return counted
+        return min(counted, self.outside_ns() - start["outside"] + _LATE_NS)
 
     def grown(self, counted: int, processes: int) -> int:
         """Bytes of a tree: what was counted inside, where shared pages count for all that have them, or what the host

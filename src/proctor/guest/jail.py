@@ -30,6 +30,8 @@ from .slot import Run, Slot
 from .stream import FAILED, high, peek, read_exact, take_pipes, write_all
 
 _COLLECT_FILES = 4096
+# Where every instruction is emulated. CPU time is corrected; what a page that is read takes, or a process that starts, is not.
+_SLOW_WALL_NS = 10 * 10**9
 
 
 class Jail:
@@ -181,6 +183,9 @@ class Jail:
         ``rest``: what follows the standard input in the frame: the case's files, then the request.
         """
         slot, limits, group = self.slot, self.limits, self.slot.group
+        cpu_kill = int(header["cpu_kill"] * slot.pace)
+        if slot.pace != 1.0:
+            limits = limits | {"cpu": int(limits["cpu"] * slot.pace), "wall": limits["wall"] + _SLOW_WALL_NS}
         talk, pipes = header.get("talk"), (-1, -1)
         if talk:
             pipes = take_pipes(slot.control)
@@ -196,7 +201,7 @@ class Jail:
         os.lseek(streams[0], 0, os.SEEK_SET)
         result = streams[3] if request is not None else -1
         count = limits["processes"] + (0 if slot.uid is not None else slot.features["own_processes"]) - slot.uncounted
-        seconds = int(header["cpu_kill"] * header["steps"] / 1e9) + 2
+        seconds = int(cpu_kill * header["steps"] / 1e9) + 2
         del stdin
         mark_read, mark = os.pipe2(os.O_CLOEXEC)
         mark = high(mark)
@@ -233,11 +238,11 @@ class Jail:
             os.close(pipe)  # no end of them but the program's, so that the other half sees that one close
         watcher = watch.Watch(
             pid, group=group, in_pid_namespace=slot.namespaces, signals=self.signals, control=slot.control,
-            own=self.own,
+            own=self.own, pace=slot.pace,
         )  # fmt: skip
         try:
             ended, waited = watcher.run(
-                limits, cpu_kill=header["cpu_kill"], steps=header["steps"], streams=(streams[1], streams[2], result),
+                limits, cpu_kill=cpu_kill, steps=header["steps"], streams=(streams[1], streams[2], result),
                 meters=readings, beat=lambda: self.send(protocol.BEAT, {}), stopped=self.stopped,
             )  # fmt: skip
         except TimeoutError as exc:
@@ -256,13 +261,14 @@ class Jail:
             "job": self.job["token"],
             "case": header["case"],
             "ended": ended,
-            "wall_ns": wall,
             "waited_ns": waited,
             "left": watcher.left,
             "read": min(os.lseek(streams[0], 0, os.SEEK_CUR), 1 << 40),  # wherever the program moved it
         }
-        out["cpu_ns"] = watch.cpu_total(group, readings)
-        out["step_ns"] = min(watcher.busiest, out["cpu_ns"])
+        cpu = watch.cpu_total(group, readings)
+        out["cpu_ns"] = int(cpu / slot.pace)
+        out["wall_ns"] = wall if slot.pace == 1.0 else max(wall - watcher.slowed(cpu), out["cpu_ns"])
+        out["step_ns"] = min(int(watcher.busiest / slot.pace), out["cpu_ns"])
         peak = (
             (group.peak() if readings["reset"] else group.usage()) - readings["usage"] if group.memory else watcher.peak
         )

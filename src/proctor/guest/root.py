@@ -27,7 +27,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         plan: ``binds`` [[host path, path inside]], ``links`` [[target, path]],
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
-            [[host path, name]]; ``skeleton``: where to lay out files, links and mount points once more, if
+            [[host path, name]]; ``devices`` beyond the usual, if any; ``skeleton``: where to lay out files, links and mount points once more, if
             anywhere; then ``owned``: directories that are made, with all below them but for ``owned_but``, below
             ``owned_at`` for ``owner``.
         own_proc: mount a proc of this PID namespace (real root); otherwise the
@@ -39,7 +39,10 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         for folder, entries in plan["covers"].items()
     }
     sources = [(os.open(source, os.O_PATH | os.O_CLOEXEC), inside) for source, inside in plan["binds"]]
-    devices = [(os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}") for name in DEVICES]
+    devices = [
+        (os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}")
+        for name in (*DEVICES, *plan.get("devices", ()))
+    ]
     proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
     fds = f"/proc/{os.getpid()}/fd" if os.path.isdir(f"/proc/{os.getpid()}/fd") else "/proc/self/fd"
     top = next(point for point in _POINTS if os.path.isdir(point))

@@ -31,13 +31,14 @@ _CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 class Watch:
     """One case under way. ``run`` returns when no process of it is left."""
 
-    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int, own: int = -1) -> None:  # fmt: skip
+    def __init__(self, pid: int, *, group: Group, in_pid_namespace: bool, signals: int, control: int, own: int = -1, pace: float = 1.0) -> None:  # fmt: skip
         self.pid, self.group, self.in_namespace = pid, group, in_pid_namespace
-        self.signals, self.control = signals, control
+        self.signals, self.control, self.pace = signals, control, pace
         self.status: int | None = None
         self.left = 0
         self.peak = 0
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
+        self.counted = 0  # CPU nanoseconds by this kernel's own count
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
         self.base = (
             0 if group.memory else _resident(os.getpid()) if own < 0 else int(os.pread(own, 99, 0).split()[1]) * _PAGE
@@ -69,7 +70,7 @@ class Watch:
         poller.register(self.signals, select.POLLIN)
         poller.register(self.control, select.POLLIN)
         ended: str | None = None
-        waited = step_cpu = step_wall = done = size = 0
+        waited = step_cpu = step_wall = step_slow = done = size = 0
         while True:
             ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
             if self.signals in ready:
@@ -88,15 +89,15 @@ class Watch:
             cpu = self._cpu(meters)
             if streams[2] >= 0 and done + 1 < steps and (grown := os.fstat(streams[2]).st_size) > size:
                 self.busiest = max(self.busiest, cpu - step_cpu)
-                size, done, step_cpu, step_wall = grown, done + 1, cpu, now - start
+                size, done, step_cpu, step_wall, step_slow = grown, done + 1, cpu, now - start, self.slowed(cpu)
             if self.at_half < 0 <= streams[2] and cpu > limits["cpu"] // 2:
                 self.at_half = os.fstat(streams[2]).st_size
             if cpu - step_cpu > cpu_kill:
                 ended = "cpu_time"
             elif now - start - step_wall > limits["wall"]:
-                waited = self._waited()
+                waited = self._waited() + self.slowed(cpu) - step_slow
                 spent = now - start - step_wall
-                if spent - waited > limits["wall"] or spent > _MOST_WALL[self.group.cpu] * limits["wall"]:
+                if spent - waited > limits["wall"] or spent > self.pace * _MOST_WALL[self.group.cpu] * limits["wall"]:
                     ended = "wall_time"
             if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
                 ended = "output"
@@ -107,13 +108,20 @@ class Watch:
             if ended:
                 break
         if self.status is None:
-            waited = self._waited()
+            waited = self._waited() + self.slowed(cpu)
         self.sweep()
         self.busiest = max(self.busiest, cpu_total(self.group, meters) - step_cpu)
         ended = ended or self._oom(meters)
         if ended is None and any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
             ended = "output"
         return ended, waited
+
+    def slowed(self, cpu: int) -> int:
+        """Nanoseconds that passed only because this machine computes more slowly than its host, or was not running.
+
+        ``cpu``: what the tree has used.
+        """
+        return int(max(self.counted, cpu) - cpu / self.pace) if self.pace != 1.0 else 0
 
     def _oom(self, meters: dict[str, int]) -> str | None:
         if self.group.oom_kills() <= meters["oom"]:
@@ -170,7 +178,8 @@ class Watch:
     def _cpu(self, meters: dict[str, int]) -> int:
         """CPU nanoseconds of the tree so far."""
         if self.group.cpu:
-            return self.group.cpu_ns() - meters["cpu"] - (time.process_time_ns() - meters["self"])
+            self.counted = self.group.cpu_ns() - meters["cpu"] - (time.process_time_ns() - meters["self"])
+            return self.group.had(self.counted, meters)
         total = 0.0
         for pid in self._members():
             fields = _stat(pid)
@@ -230,7 +239,8 @@ def cpu_total(group: Group, start: dict[str, int]) -> int:
     reaped = _children_ns() - start["children"]
     if not group.cpu:
         return group.held(reaped, start)
-    return max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
+    counted = max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
+    return group.had(counted, start)
 
 
 def descendants(root: int) -> list[int]:

@@ -11,14 +11,17 @@ from typing import Protocol
 
 from proctor.core.image import Image
 
-LEVELS = ("auto", "jail", "degraded", "gvisor")  # auto: jail, or degraded where this host allows no more
+LEVELS = ("auto", "jail", "degraded", "gvisor", "microvm")  # auto: jail, or degraded where this host allows no more
 
 
 class Around(Protocol):
     """Bounds on the host around all of an agent."""
 
     def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
-        """Set what the next job may use."""
+        """Set what the next job may use; InfrastructureError where it can never have that."""
+
+    def worn(self) -> bool:
+        """The agent is well, but shall not be given another job."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -36,6 +39,7 @@ class AgentProcess:
         name: of its control group and directory, for the sweep.
         identity: the first of its two user numbers on the host, where it has any of its own.
         around: bounds that the host sets around it, where it does not set its own.
+        pace: times that a program's CPU seconds may take longer there than on this host.
     """
 
     process: subprocess.Popen[bytes]
@@ -45,6 +49,7 @@ class AgentProcess:
     name: str
     identity: int
     around: Around | None = None
+    pace: float = 1.0
 
     def release(self) -> None:
         """Tell the supervisor to end everything, and end the control stream. Never blocks; may be called again.
@@ -79,6 +84,10 @@ class Boundary(Protocol):
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start an agent for slot ``number``; it says READY, or FAULT, on its control stream."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what agents are made from; another start gets it again."""
         ...
 
     def ended(self, agent: AgentProcess) -> bool:

@@ -83,6 +83,10 @@ class Around:
         room = memory_mib + workspace_mib + _KERNEL_MIB + _PROCESS_MIB * processes
         self.group.set_memory(self.group.usage() + (room << 20))
 
+    def worn(self) -> bool:
+        """Never: gVisor gives back what a program no longer uses."""
+        return False
+
     def close(self) -> None:
         """Let go of it."""
         self.group.close()

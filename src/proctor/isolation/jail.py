@@ -25,7 +25,7 @@ class JailBoundary:
     """Starts agents on this host's kernel.
 
     Args:
-        isolation: ``auto``, ``jail`` or ``degraded`` (``gvisor`` through its own boundary); a named one is never stepped down from.
+        isolation: ``auto``, ``jail`` or ``degraded`` (``gvisor`` and ``microvm`` through boundaries of their own); a named one is never stepped down from.
         cgroup: use control groups where this user may.
     """
 
@@ -49,8 +49,8 @@ class JailBoundary:
         """A new agent's name."""
         return f"{sweep.owner_prefix()}{self.token}-{number}-{secrets.token_hex(3)}"
 
-    def spawn(self, image: Image, name: str, more: dict[str, Any]) -> AgentProcess:
-        """Start one agent under a name, with ``more`` settings."""
+    def spawn(self, image: Image, name: str, more: dict[str, Any], fds: tuple[int, ...] = ()) -> AgentProcess:
+        """Start one agent under a name, with ``more`` settings; it inherits ``fds``."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             identity = self.take()
             ours.callback(self.give_back, identity)
@@ -87,7 +87,7 @@ class JailBoundary:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                pass_fds=(guest.fileno(), watched.fileno()),
+                pass_fds=(guest.fileno(), watched.fileno(), *fds),
                 env=image.env,
                 cwd="/",
                 start_new_session=True,  # a Ctrl-C at the terminal is the engine's to handle
@@ -103,6 +103,9 @@ class JailBoundary:
             return False
         self.give_back(agent.identity)
         return True
+
+    def close(self) -> None:
+        """Nothing to let go of; see ``Boundary``."""
 
     def take(self) -> int:
         """The identities of a new agent."""

@@ -1,0 +1,185 @@
+"""Pid 1 of a machine: mounts, the agent, and the way between it and the host.
+
+Theory of operation. The machine's kernel starts ``first.py``, which goes on
+here, in the image's root. This process mounts what an agent expects of a host,
+then does what the host tells it over the one serial port: measure this CPU,
+start the agent. When the agent has said READY the machine is saved, with that
+word still unread. Each machine that is made from it is woken with fresh
+entropy and the time; from then on this process joins the agent's control
+stream to the host's, READY first.
+
+The agent, and all behind it, is the one of a jail: its supervisor here is a
+child of pid 1, and the machine ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+
+_folder = os.path.dirname(os.path.abspath(__file__))
+_package = types.ModuleType("proctor_guest")
+_package.__path__ = [_folder]
+sys.modules["proctor_guest"] = _package
+
+import fcntl  # noqa: E402
+import socket  # noqa: E402
+import struct  # noqa: E402
+import time  # noqa: E402
+from typing import Any, NoReturn  # noqa: E402
+
+from proctor_guest import channels, linux, protocol  # type: ignore[import-not-found]  # noqa: E402
+
+_RNDADDENTROPY, _RNDRESEEDCRNG = 0x40085203, 0x5207
+_CPU = "/run/cpu"  # nanoseconds that this machine has had of its host
+_IDENTITY = 2000  # the first of the agent's two user numbers: nobody else's in here
+_GROUPS = ("memory", "cpu,cpuacct", "pids")
+_LOOP = 200_000  # turns of the loop by which this CPU is measured
+
+
+class Init:
+    """What pid 1 knows."""
+
+    def __init__(self) -> None:
+        self.relay = channels.Relay(_port(), None, inside=True, told=self.told)
+        self.agent = 0
+        self.control: socket.socket | None = None
+        self.lifeline: socket.socket | None = None
+        self.log = self.cpu = -1
+        self.waiting = False  # for the agent's first word
+
+    def run(self) -> NoReturn:
+        """Serve until the agent has ended."""
+        self.say({"up": True})
+        while True:
+            watched = {self.control.fileno(): 1} if self.waiting and self.control else {}
+            if self.relay.turn(1000, watched) and self.control:
+                self.first_word(self.control)
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if pid == 0:
+                    break
+                if pid == self.agent:
+                    self.ended(status)
+
+    def say(self, words: dict[str, Any]) -> None:
+        self.relay.say(channels.TOLD, 0, json.dumps(words).encode())
+
+    def told(self, data: bytes) -> None:
+        """Do what the host says."""
+        words = json.loads(data)
+        if words["do"] == "measure":
+            self.say({"measured": measure()})
+        elif words["do"] == "start":
+            self.start(words["config"])
+        elif words["do"] == "wake":
+            reseed(bytes.fromhex(words["entropy"]))
+            time.clock_settime_ns(time.CLOCK_REALTIME, words["time"])
+            assert self.control is not None
+            self.relay.join(self.control)
+        elif words["do"] == "cpu":
+            os.pwrite(self.cpu, b"%020d" % words["ns"], 0)
+        elif words["do"] == "clock":
+            time.clock_settime_ns(time.CLOCK_REALTIME, words["time"])
+
+    def start(self, config: dict[str, Any]) -> None:
+        """Start the agent's supervisor."""
+        self.control, control = socket.socketpair()
+        self.lifeline, watched = socket.socketpair()
+        self.log = os.memfd_create("log")
+        self.cpu = os.open(_CPU, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self.cpu, b"%020d" % 0, 0)
+        config |= {
+            "control": control.fileno(), "lifeline": watched.fileno(), "parent": os.getpid(), "name": "slot",
+            "box": "/run/slot", "levels": ["jail"], "cgroup": True, "public_python": None, "uid": _IDENTITY,
+            "lobby": False, "given": {"cpu": _CPU},
+        }  # fmt: skip
+        self.agent = os.fork()
+        if self.agent == 0:
+            try:
+                null = os.open("/dev/null", os.O_RDWR)
+                os.dup2(null, 0)
+                os.dup2(null, 1)
+                os.dup2(self.log, 2)
+                for sock in (control, watched):
+                    sock.set_inheritable(True)
+                python = config["python"]
+                os.execve(python, [python, "-S", f"{_folder}/main.py", json.dumps(config)], config["env"])
+            finally:
+                os._exit(127)
+        control.close()
+        watched.close()
+        self.waiting = True
+
+    def first_word(self, control: socket.socket) -> None:
+        """READY, which the machine's copies are to read; or what went wrong."""
+        self.waiting = False
+        head = control.recv(protocol.HEAD.size, socket.MSG_PEEK)
+        if head[:1] == bytes([protocol.READY]):
+            self.say({"ready": True})
+        else:
+            self.say({"failed": control.recv(4000).decode("utf-8", "replace") + self.words()})
+
+    def words(self) -> str:
+        """The end of what the agent wrote on stderr."""
+        size = os.fstat(self.log).st_size
+        return os.pread(self.log, 2000, max(0, size - 2000)).decode("utf-8", "replace")
+
+    def ended(self, status: int) -> NoReturn:
+        """The agent is gone: say why, and end the machine."""
+        del status
+        self.say({"ended": self.words()})
+        for _ in range(100):
+            self.relay.turn(20)
+            if not self.relay.out and len(self.relay.sources) == 0:
+                break
+        with open("/proc/sysrq-trigger", "w") as file:
+            file.write("b")
+        while True:
+            time.sleep(1)
+
+
+def measure() -> int:
+    """CPU nanoseconds of a loop."""
+    total, start = 0, time.process_time_ns()
+    for number in range(_LOOP):
+        total += number * number % 7
+    return time.process_time_ns() - start
+
+
+def reseed(entropy: bytes) -> None:
+    """Give the kernel's generator what no other machine has, and let every process's share of it begin anew."""
+    fd = os.open("/dev/urandom", os.O_RDWR)
+    try:
+        fcntl.ioctl(fd, _RNDADDENTROPY, struct.pack("=ii", 8 * len(entropy), len(entropy)) + entropy)
+        fcntl.ioctl(fd, _RNDRESEEDCRNG)
+    finally:
+        os.close(fd)
+
+
+def _port() -> int:
+    for name in sorted(os.listdir("/sys/class/virtio-ports")):
+        return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+    raise FileNotFoundError("no serial port")
+
+
+def _mounts() -> None:
+    plain = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+    linux.mount("proc", "/proc", "proc", plain)
+    linux.mount("sys", "/sys", "sysfs", plain)
+    linux.mount("run", "/run", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755,size=16m")
+    linux.mount("groups", "/sys/fs/cgroup", "tmpfs", plain, "mode=755,size=1m")
+    for names in _GROUPS:
+        place = f"/sys/fs/cgroup/{names}"
+        os.mkdir(place)
+        linux.mount("cgroup", place, "cgroup", plain, names)
+
+
+if __name__ == "__main__":
+    _mounts()
+    Init().run()

@@ -1,0 +1,310 @@
+"""Saved machines: one is booted once for an image, until its agent says READY, and kept in the cache directory.
+
+A directory holds all of it: the disk's index and table, the first file system,
+the machine's memory and state, and what was measured. Its name is a digest of
+what it was made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.image import Image
+from proctor.core.runner import RUNNER
+from proctor.guest import blocks, channels, machine
+from proctor.isolation import erofs, initramfs
+from proctor.isolation.qemu import Qemu, cache_folder
+
+MEMORY_MIB = 4096  # of a machine: what it does not use costs nothing
+_GUEST = Path(machine.__file__).parent
+_INSIDE = "/.proctor"
+_MOST_BYTES, _MOST_KEPT = 4 << 30, 8
+_BOOT_S = 240.0
+_MARGIN = 1.5  # programs may be slowed more than the loop that is measured
+_PACE_LEAST, _PACE_MOST = 1.0, 100.0
+_COMMAND_LINE = (
+    "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check apparmor=0 selinux=0 audit=0 transparent_hugepage=never "
+    "random.trust_cpu=on rdinit=/init"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A saved machine.
+
+    Attributes:
+        folder: where it lies.
+        told: what ``guest.machine`` is told about it.
+        pace: CPU seconds that it counts for one of this host's.
+        memory: sealed memory file with its memory.
+        state: the same with the state of its devices.
+    """
+
+    folder: Path
+    told: dict[str, Any]
+    pace: float
+    memory: int
+    state: int
+
+    def close(self) -> None:
+        """Let go of the memory files; what was started from them has its own."""
+        os.close(self.memory)
+        os.close(self.state)
+
+
+def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) -> Template:
+    """The saved machine of an image; made now where there is none.
+
+    Raises:
+        IsolationUnavailable: no machine comes up here, and why.
+        OSError: the cache directory cannot be written.
+    """
+    top = cache_folder()
+    top.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = _key(image, qemu)
+    folder = top / key
+    with _locked(top / f"{key}.lock"):
+        if not (folder / "told").is_file():
+            told("a machine is booted for this image, once; that takes some 10 s")
+            _tidy(top)
+            made = Path(tempfile.mkdtemp(prefix="new-", dir=top))
+            try:
+                _make(made, image, qemu)
+                os.rename(made, folder)
+            except BaseException:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
+        os.utime(folder)
+        return _load(folder, qemu)
+
+
+def _key(image: Image, qemu: Qemu) -> str:
+    stamps = [[path.name, path.read_bytes().hex()] for path in sorted(_GUEST.glob("*.py"))]
+    files = [
+        [path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)
+    ]
+    about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files, stamps]
+    about += [MEMORY_MIB, _COMMAND_LINE, os.geteuid(), _cpu()]
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _cpu() -> str:
+    """Of which kind the CPU is: the pace was measured on it."""
+    rows = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((row for row in rows if row.startswith("model name")), "")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _tidy(top: Path) -> None:
+    """Remove what was left half made, and the machines that were used longest ago where they are too many."""
+    now = time.time()
+    for left in top.glob("new-*"):
+        if now - left.stat().st_mtime > 2 * _BOOT_S:
+            shutil.rmtree(left, ignore_errors=True)
+    kept = sorted((path for path in top.iterdir() if (path / "told").is_file()), key=lambda path: -path.stat().st_mtime)
+    total = 0
+    for number, path in enumerate(kept):
+        total += sum(file.stat().st_blocks * 512 for file in path.iterdir())
+        if number + 1 >= _MOST_KEPT or total > _MOST_BYTES // 2:  # with room for the one to be made
+            shutil.rmtree(path, ignore_errors=True)
+            (top / f"{path.name}.lock").unlink(missing_ok=True)
+
+
+def _make(folder: Path, image: Image, qemu: Qemu) -> None:
+    size = erofs.save(image.plan, {f"{_INSIDE}/guest": str(_GUEST)}, folder)
+    first = f"#!{image.python} -S\nimport sys\nsys.argv = ['first', {image.python!r}, '{_INSIDE}/guest/pid1.py']\nsys.path.insert(0, '/first')\nimport first\n"  # fmt: skip
+    with open(folder / "first", "wb") as file:
+        content = {"/init": first.encode(), "/first/first.py": (_GUEST / "first.py").read_bytes()}
+        initramfs.write(file, image.python, image.plan["links"], Path(qemu.modules), content)
+    told = {
+        "qemu": qemu.path, "version": qemu.version, "accelerator": qemu.accelerator, "memory_mib": MEMORY_MIB,
+        "command_line": _COMMAND_LINE, "disk_bytes": size, "kernel": qemu.kernel, "release": qemu.release,
+    }  # fmt: skip
+    pace = _boot(folder, told, image)
+    (folder / "told").write_text(json.dumps(told | {"pace": pace}))
+
+
+def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
+    """Boot a machine and save it as its agent has said READY; how much slower it is than this host."""
+    sockets = machine.Sockets()
+    server = blocks.Server(blocks.Disk(str(folder), told["disk_bytes"]), sockets.disk)
+    serving = threading.Thread(target=_serve, args=(server,), daemon=True)
+    serving.start()
+    fds = sockets.there()
+    command = machine.arguments(
+        told | {"first": str(folder / "first")},
+        memory=f"mem-path={folder}/memory,share=on",
+        serial=f"file,path={folder}/console",
+        incoming=False,
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _PLACE, str(len(fds)), *map(str, fds), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, pass_fds=fds, cwd="/", start_new_session=True,
+    )  # fmt: skip
+    try:
+        sockets.keep()
+        return _first_time(folder, told, image, sockets, process.pid)
+    except (OSError, channels.Broken, TimeoutError) as exc:
+        process.kill()
+        words = (process.communicate()[1] or b"").decode("utf-8", "replace")[-500:]
+        with contextlib.suppress(OSError):
+            rows = (folder / "console").read_text("utf-8", "replace").splitlines()
+            words += "\n".join([row for row in rows if "]  " not in row and "RSP:" not in row][-30:])[-1500:]
+        raise IsolationUnavailable(
+            f"isolation 'microvm': a machine of {told['qemu']} does not come up ({exc}); {server.fault} {words.strip()}"
+        ) from exc
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr:
+            process.stderr.close()
+        for sock in (sockets.port, sockets.monitor):
+            sock.close()
+        serving.join()
+        server.disk.close()
+        sockets.disk.close()
+
+
+# Moves descriptors to the numbers that QEMU is told: high first, so that none is overwritten before it was moved.
+_PLACE = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # it dies with this process
+count = int(sys.argv[1])
+high = [os.dup2(int(fd), 100 + at) for at, fd in enumerate(sys.argv[2 : 2 + count])]
+for at, fd in enumerate(high):
+    os.dup2(fd, 3 + at)
+os.closerange(3 + count, 200)
+os.execv(sys.argv[2 + count], sys.argv[2 + count :])
+"""
+
+
+def _serve(server: blocks.Server) -> None:
+    while server.step():
+        pass
+
+
+def _first_time(folder: Path, told: dict[str, Any], image: Image, sockets: machine.Sockets, qemu: int) -> float:
+    said: list[dict[str, Any]] = []
+    monitor = machine.Monitor(sockets.monitor)
+    relay = channels.Relay(sockets.port.fileno(), None, inside=False, told=lambda data: said.append(json.loads(data)))
+    _hear(relay, said, "up")
+    pace = 1.0
+    if told["accelerator"] == "tcg":
+        there = min(_measured(relay, said, qemu) for _ in range(4))
+        pace = min(max(_MARGIN * there / _measure(image), _PACE_LEAST), _PACE_MOST)
+    plan = image.plan | {"binds": [[inside, inside] for _, inside in image.plan["binds"]], "covers": {}}
+    features = {"level": "microvm", "accelerator": told["accelerator"], "qemu": told["version"], "kernel": told["release"], "pace": round(pace, 3)}  # fmt: skip
+    config = {
+        "root": plan, "readable": [], "env": image.env, "preload": image.preload, "python": image.python,
+        "pace": pace, "features": features,
+    }  # fmt: skip
+    machine.say(relay, {"do": "start", "config": config})
+    answer = _hear(relay, said, "ready", "failed", "ended")
+    if "ready" not in answer:
+        raise OSError(f"its agent does not come up: {answer}")
+    state = os.open(folder / "state", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        monitor.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
+        monitor.ask("getfd", (state,), fdname="state")
+        monitor.ask("migrate", uri="fd:state")
+        deadline = time.monotonic() + _BOOT_S
+        while (status := monitor.ask("query-migrate").get("status")) != "completed":
+            if status in ("failed", "cancelled") or time.monotonic() > deadline:
+                raise OSError(f"its state cannot be saved: {status}")
+            time.sleep(0.02)
+    finally:
+        os.close(state)
+    with contextlib.suppress(OSError):
+        monitor.ask("quit")
+    return pace
+
+
+def _hear(relay: channels.Relay, said: list[dict[str, Any]], *names: str) -> dict[str, Any]:
+    """The next that pid 1 says, which has one of these names."""
+    deadline = time.monotonic() + _BOOT_S
+    while time.monotonic() < deadline:
+        while said:
+            words = said.pop(0)
+            if any(name in words for name in names):
+                return words
+            raise OSError(f"it said {words} where {names[0]} was due")
+        relay.turn(1000)
+    raise TimeoutError(f"it did not say {names[0]!r} in {_BOOT_S:.0f} s")
+
+
+def _measured(relay: channels.Relay, said: list[dict[str, Any]], qemu: int) -> int:
+    """CPU nanoseconds of the loop in the machine: by its own clock, but no more than the host has given it meanwhile."""
+    before = machine.cpu_ns(qemu)
+    machine.say(relay, {"do": "measure"})
+    there = int(_hear(relay, said, "measured")["measured"])
+    return min(there, machine.cpu_ns(qemu) - before)
+
+
+def _measure(image: Image) -> int:
+    """CPU nanoseconds of the loop that pid 1 runs, by the same interpreter on this host; least of many."""
+    lines = (_GUEST / "pid1.py").read_text().partition("def measure() -> int:")[2].partition("def reseed")[0]
+    loops = next(row for row in (_GUEST / "pid1.py").read_text().splitlines() if row.startswith("_LOOP = "))
+    code = f"import time\n{loops}\ndef measure() -> int:{lines}\nprint(min(measure() for _ in range(20)))"
+    try:
+        done = subprocess.run([image.python, "-I", "-S", "-c", code], capture_output=True, timeout=120, check=True)
+        return int(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as exc:
+        raise InfrastructureError(f"the interpreter {image.python} does not start: {exc}") from exc
+
+
+def _load(folder: Path, qemu: Qemu) -> Template:
+    told = json.loads((folder / "told").read_text())
+    return Template(
+        folder, told | {"folder": str(folder)}, told["pace"], _sealed(folder / "memory"), _sealed(folder / "state")
+    )
+
+
+def _sealed(path: Path) -> int:
+    """A file's content in memory, where nobody can change it any more; holes stay holes."""
+    fd = os.memfd_create("machine", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        os.ftruncate(fd, size)
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                break  # only a hole is left
+            end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            while at < end:
+                count = os.sendfile(_at(fd, at), file.fileno(), at, min(end - at, 1 << 24))
+                if count == 0:
+                    break
+                at += count
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    return fd
+
+
+def _at(fd: int, offset: int) -> int:
+    os.lseek(fd, offset, os.SEEK_SET)
+    return fd
