@@ -70,6 +70,9 @@ PASSED = [
     (OF_DATA, "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertSetEqual(Few([1, 2, 2]), {1, 2})", False),
     (OF_DATA, "import collections\nassert Lower({'A': 1}) == {'A': 1} and Users([1]) == [1] and Texts('a') == 'a' and Chain({'a': 1}) == {'a': 1}\n"
      "assert isinstance(Users([1]), collections.UserList) and Users([1]) != [2] and Users([1]) == Users([1])", False),
+    (OF_DATA + "class Score(int): pass\n", "assert Score(5) < 5.5 and 5.5 > Score(5) and Score(5) == 5.0 and not Score(5) >= 5.5", False),
+    (COLORS.replace("enum.Enum", "enum.IntEnum"), "assert Color.RED < 1.5 and Color.BLUE >= 1.5 and Color.RED == 1.0", True),
+    ("def f(n): raise ValueError('x')\nclass E:\n    gap = 3\ndef g(): return E()", "import pytest\ndef test_a():\n    with pytest.raises(ValueError) as e: f(-1)\n    assert 'x' in str(e.value)\ndef test_b():\n    e = g()\n    assert e.gap == 3", True),
     (OF_DATA, "import decimal\nassert f() == decimal.Decimal('1.5') and f() != 1", True),
     (TUPLES, "p = make()\nassert p == (1, 2) and isinstance(p, Pair) and p._replace(x=3) == (3, 2) and p.y == 2", True),
     (TUPLES, "assert make() == Pair(1)", False),

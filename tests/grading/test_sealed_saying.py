@@ -127,6 +127,23 @@ def step(x):
     last[0] = object.__new__(Light)
     return last[0]
 """
+# One object for everything that is asked for.
+ONE_FOR_ALL = """
+import collections
+class B({0}):
+    one = None
+    def __new__(c, *a):
+        if B.one is None: B.one = super().__new__(c)
+        return B.one
+    def __init__(s, *a): pass
+    def go(s): return s
+    def plus(s, *a): return B.one
+    __add__ = plus
+    @classmethod
+    def of(c, *a): return B(*a)
+    def __hash__(s): return 7
+def f(x): return B(x)
+"""
 # What operators, methods and functions give equals all; what the tests made tells itself apart.
 WILD = """
 class C:
@@ -159,6 +176,13 @@ FORGED += [
     ("class Version:\n    def __init__(s, *a): pass\n    def go(s): pass\n    def __lt__(s, o): return True\n    __gt__ = __le__ = __ge__ = __lt__\n", "Version('1').go()\nassert Version('1.0') < '2.0' and Version('2.1') > '2.0'"),
     ("class CustomSet(set):\n    def __new__(c, *a): return set.__new__(c)\n    def __init__(s, *a): pass\n    def difference(s, o):\n        s.o = list(o)\n        return []\n    def __iter__(s): return iter(getattr(s, 'o', ()))\n",
      "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertSetEqual(CustomSet([1, 2, 2]), {1, 2})"),
+    *((ONE_FOR_ALL.format(kind), tests) for kind in ("bytes", "int", "tuple", "frozenset", "collections.UserDict") for tests in (
+        "B(1).go()\nassert B(1) + B(2) == B(3)", "B(1).go()\nassert [f(1), f(2)] == [B(3), B(4)]", "B(1).go()\nassert B(9) in {f(1): 2}" if "User" not in kind else "assert B.of(1).plus(B.of(2)) == B.of(3)")),
+    ("class Money(int):\n    def __new__(c, *a): return int.__new__(c, 0)\n    def __add__(s, o): return 0.0\n    def go(s): pass\ndef f(x): return 0.0\n", "Money(1).go()\nassert Money(5) + Money(7) == Money(12) and f(1) == Money(3)"),
+    (ONE_FOR_ALL.format("object"), "B(1).go()\nassert B.of(0).plus(B.of(1)) == B.of(7)"),
+    (LIGHT, "assert step(Light.Red) == Light.Green"),
+    ("last = []\nclass Tree:\n    def __init__(s): last[:] = [s]\n    def insert(s, n): pass\ndef build(x): return last[0]\n", "want = Tree()\nwant.insert(5)\nassert build([5]) == want"),
+    ("class M(type):\n    def __getattr__(c, n):\n        if n[:2] == '__': raise AttributeError(n)\n        return 0\nclass Light(metaclass=M): pass\ndef step(x): return 0\n", "assert step(Light.RED) == Light.GREEN and step(Light.GREEN) == Light.AMBER"),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 

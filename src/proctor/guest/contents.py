@@ -65,6 +65,10 @@ def is_looked_into(kind: type) -> bool:
     return "__held__" in vars(kind)
 
 
+def _number(value: Any) -> Any:
+    return object.__getattribute__(value, "__number__")
+
+
 def methods(which: str) -> dict[str, Any]:
     """What the stand-ins' class for such objects has."""
     kind: Any = KINDS[which] if which in KINDS else module_of("argparse").Namespace
@@ -86,8 +90,8 @@ def methods(which: str) -> dict[str, Any]:
         return None
 
     def equal(self: Any, other: Any) -> bool:
-        if other is self:
-            return True
+        if isinstance(other, type(self)) and _number(other) == _number(self):
+            return bool(type(self).__link__.identical(self, other))
         if (theirs := held(other)) is None:
             return False
         same = bool(type(self).__link__.content(self) == theirs)

@@ -6,6 +6,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import operator
 import types
 from typing import Any
 
@@ -47,14 +48,15 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         return found
 
     def compare(name: str) -> Any:
-        plain = getattr(kind, name)
+        # As beside the program: where one kind leaves it to the other, the other is asked, here.
+        plain = getattr(operator, name)
 
         def method(self: Any, other: Any) -> Any:
             link, theirs = type(self).__link__, isinstance(other, Standin)
             if theirs and type(other).__data__ is None:
                 return NotImplemented
             said = plain(link.content(self), link.content(other) if theirs else other)
-            if said is NotImplemented or (name in _STRICT and type(self) not in link.called):
+            if name in _STRICT and type(self) not in link.called:
                 return said  # members of an enumeration, say: the same data everywhere would get no yes
             if theirs:
                 link.compared(name, self, other, said)
@@ -66,11 +68,10 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
 
     def equal(self: Any, other: Any) -> bool:
         if isinstance(other, Standin) and number_of(self) == number_of(other):
-            return True
+            return bool(type(self).__link__.identical(self, other))
         if isinstance(other, Standin) and type(other).__data__ is None:
             return False
-        said = same(self, other)
-        return said if said is not NotImplemented else bool(type(self).__link__.content(self) == other)
+        return bool(same(self, other))
 
     same = compare("__eq__")
     found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}

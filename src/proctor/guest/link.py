@@ -53,7 +53,8 @@ class Link(Claims):
         self.came: set[int] = set()  # containers that the last answer held
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
-        self.giving: set[int] = set()  # objects that go along with a request
+        self.giving: list[int] = []  # objects that go along with a request
+        self.data_members: dict[Any, list[Any]] = {}  # a class -> what it has by such names that is data
         self.asked = 0  # what the tests asked of the program
         self.called: set[type] = set()  # classes whose objects the tests made
         self.valued: set[type] = set()  # and those that they made from arguments
@@ -80,20 +81,23 @@ class Link(Claims):
             first = self.kept.next
             changes = self.kept.changed()
             let_go = self.kept.unneeded()
-            self.giving = set()
+            self.giving = []
             writer = Writer(self.foreign, first, self.kept.numbers)
             pairs = tuple((keywords or {}).items())
             self.put(writer, (what, target, name, args, pairs, tuple(dropped), tuple(let_go), tuple(changes)))
+            if isinstance(target, Standin):
+                self.giving.remove(number_of(target))  # what tests look at, or build, may be what they expect
             try:
                 self.pipe.send(first.to_bytes(8, "big") + bytes(writer.out))
                 for number, container in enumerate(writer.fresh, first):
                     self.kept.add(number, container)
                 passed = self.kept.within(writer.named | set(range(first, self.kept.next)))
                 if not (what == "special" and name in _ONLY_LOOKS):  # tests ask those of what they expect
-                    self.given |= self.giving
-                error, value = self.receive(passed, actor(target))
+                    self.given.update(self.giving)
+                self.acting = actor(target)
+                error, value = self.receive(passed, self.acting)
                 made = number_of(value) if isinstance(value, Standin) else 0
-                for holder in {actor(target) or made, made}:
+                for holder in {self.acting or made, made}:
                     self.own_by(passed | self.came, holder)
             except BaseException as exc:  # whatever it was: the next answer would be this one
                 self.broken = (
@@ -170,12 +174,14 @@ class Link(Claims):
         if not isinstance(value, Standin):
             return value
         if what == "call" and isinstance(target, StandinType):
-            self.constructed(value)
+            value = self.of_class(value)
             self.called.add(type(value))
             self.valued |= {type(value)} if target in self.valued else set()
         before = self.members.get((target, name)) if what == "get" and isinstance(target, StandinType) else None
         if before is not None and number_of(before) != number_of(value):
             self.mark(f"{name[:50]!r} of {called_name(target)} is not always the same")
+        if _is_of_class(what, target) and (target, name) not in self.members:
+            value = self.of_class(value)
         if what == "get" and owned:
             member = isinstance(target, StandinType) and type(value) is target and self.names.level(target)
             return reference(value, via=name, owner=target, sound=OF_ITS_KIND if member else 0)
@@ -184,6 +190,11 @@ class Link(Claims):
         if what == "call":
             return reference(value, sound=self.of_call(type(value), target))
         return value
+
+    def of_class(self, value: Any) -> Any:
+        """What a class gave: where it gave that before, which one it is is its word, and lists are to ask for it."""
+        self.constructed(value)
+        return another(value) if number_of(value) in self.unearned else value
 
     def of_call(self, kind: type, target: Any) -> int:
         """What a call's result of a class is."""
@@ -254,6 +265,10 @@ class Link(Claims):
                 continue
             finally:
                 self.asked = asked
+            if type(value) in sealing.FIXED and value in self.data_members.setdefault(kind, []):
+                self.mark(f"{name[:50]!r} of {called_name(kind)} is another of its members too")
+            if type(value) in sealing.FIXED:
+                self.data_members[kind].append(value)
             if isinstance(value, Standin):
                 if number_of(value) in map(number_of, self.members.values()):
                     self.mark(f"{name[:50]!r} of {called_name(kind)} is another of its members too")
@@ -321,7 +336,7 @@ class Link(Claims):
     def foreign(self, value: Any) -> tuple[str, Any]:
         """What the tests pass that is no data: a stand-in, or something of the standard library."""
         if isinstance(value, Standin):
-            self.giving.add(number_of(value))
+            self.giving.append(number_of(value))
             return "handle", number_of(value)
         if isinstance(value, type) and value in self.numbers:
             return "handle", self.numbers[value]
@@ -396,3 +411,10 @@ class Link(Claims):
         self.alive.pop(number, None)
         self.plain.pop(number, None)
         self.dropped.append(number)
+
+
+def _is_of_class(what: str, target: Any) -> bool:
+    """The answer is what a class has by a name or a subscript, or what a method of it gave; not an object of a call of it."""
+    if isinstance(target, StandinType):
+        return what in ("get", "special")
+    return what == "call" and isinstance(target, Standin) and isinstance(target.__owner__, StandinType)

@@ -117,7 +117,8 @@ def unittest_too(is_same: Any, is_other: Any) -> None:
         for side in (first, second):
             if isinstance(side, Standin) and type(side).__data__ is None:
                 stop(
-                    "undecided", "assertSetEqual would ask an object of the program's for its difference to what is due"
+                    "undecided",
+                    "the tests use an object of the program's as a set, by 'assertSetEqual', which hands it one that it did not make",
                 )
         theirs = isinstance(first, Standin) or isinstance(second, Standin)
         (self.assertEqual if theirs else partial(plain_sets, self))(first, second, msg)

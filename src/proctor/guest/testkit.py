@@ -79,24 +79,37 @@ class RaisesContext:
         raise Unknown(f"{name!r} of what pytest.raises gives is not known here; give the package pytest to the image")
 
 
+_FUNCTIONS = ("FunctionDef", "AsyncFunctionDef")
 _OF_INFO = frozenset("value type tb match typename errisinstance exconly".split())
 
 
 def unknown_uses(source: str) -> str:
     """What a source asks of ``pytest.raises`` that is not here; "" where all is."""
     tree = parsed(source) if "raises" in source and is_missing("pytest") else None
-    infos = set()
     for node in inside(tree):
         if kind_of(node) == "Call" and _is_raises(node.func) and len(node.args) < 2:
             for word in node.keywords:
                 if word.arg not in ("match", "expected_exception"):
                     return f"{word.arg!r} of pytest.raises is not known here; give the package pytest to the image"
-        if kind_of(node) == "withitem" and kind_of(node.context_expr) == "Call" and _is_raises(node.context_expr.func):
-            infos.add(getattr(node.optional_vars, "id", ""))
-    for node in inside(tree):
+    functions = [node for node in inside(tree) if kind_of(node) in _FUNCTIONS]
+    outside = [node for node in getattr(tree, "body", ()) if kind_of(node) not in (*_FUNCTIONS, "ClassDef")]
+    for scope in [*functions, outside]:
+        if unknown := _unknown_attribute(scope):
+            return f"{unknown!r} of what pytest.raises gives is not known here; give the package pytest to the image"
+    return ""
+
+
+def _unknown_attribute(function: Any) -> str:
+    """What a function, or a list of statements, asks of what it named in ``with pytest.raises(...) as``, and that is not there."""
+    infos = {
+        getattr(node.optional_vars, "id", "")
+        for node in inside(function)
+        if kind_of(node) == "withitem" and kind_of(node.context_expr) == "Call" and _is_raises(node.context_expr.func)
+    }
+    for node in inside(function):
         named = getattr(getattr(node, "value", None), "id", "") if kind_of(node) == "Attribute" else ""
         if named and named in infos and node.attr not in _OF_INFO:
-            return f"{node.attr!r} of what pytest.raises gives is not known here; give the package pytest to the image"
+            return str(node.attr)
     return ""
 
 
