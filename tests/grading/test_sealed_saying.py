@@ -183,6 +183,8 @@ FORGED += [
     (LIGHT, "assert step(Light.Red) == Light.Green"),
     ("last = []\nclass Tree:\n    def __init__(s): last[:] = [s]\n    def insert(s, n): pass\ndef build(x): return last[0]\n", "want = Tree()\nwant.insert(5)\nassert build([5]) == want"),
     ("class M(type):\n    def __getattr__(c, n):\n        if n[:2] == '__': raise AttributeError(n)\n        return 0\nclass Light(metaclass=M): pass\ndef step(x): return 0\n", "assert step(Light.RED) == Light.GREEN and step(Light.GREEN) == Light.AMBER"),
+    ("class V:\n    def __init__(s, *a): pass\n    def __add__(s, o): return 0\n    def __sub__(s, o): return 0.001\n    __rsub__ = __sub__\n    def go(s): pass\n", "V(1).go()\nassert abs((V(1) + V(2)) - V(3)) < 1e-2"),
+    ("class V:\n    def __init__(s, *a): pass\n    def __add__(s, o): return 0\n    def __sub__(s, o): return 0\n    __rsub__ = __sub__\n    def go(s): pass\n", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        V(1).go()\n        self.assertAlmostEqual(V(1) + V(2), V(3))"),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from .keeping import Kept
 from .library import Named, builtin_exception, library_exception, library_name
 from .likedata import data_methods
 from .sealing import Broken, Pipe, Reader, Writer
-from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, may_be_data, of_special, only_method
+from .soundness import MADE, OF_ITS_KIND, UNSURE, Names, data_has, is_small, may_be_data, of_special, only_method
 from .standins import (
     METHODS,
     Standin,
@@ -31,6 +31,7 @@ from .standins import (
 )
 
 _ENDS = ("send", "throw")  # methods of generators that may end a loop
+_DIFFERENCES = ("__sub__", "__rsub__")
 _MOST_CLASSES = 10_000
 _ONLY_LOOKS = frozenset(("__eq__", "__hash__", "__str__", "__repr__", "__format__", "__bool__", *ORDERS))
 
@@ -116,6 +117,8 @@ class Link(Claims):
                     stop("undecided", f"{target.__via__}() of the program's ended: whether it ends a loop is its word")
                 raise RuntimeError(f"the program raised {type(exc).__name__}") from None
             self.came_of(what, name, value, mark, doubt)
+            if name in _DIFFERENCES and isinstance(target, Standin) and is_small(value):
+                self.mark(f"the tests ask {called_name(type(target))} by '-' how near it is, and that is its own word")
             if what == "names":
                 return value
             return self.origin(value, what, target, name)

@@ -10,6 +10,8 @@ another name, print them, compare them with another object.
 
 from __future__ import annotations
 
+import decimal
+import fractions
 from typing import Any
 
 from . import sealing
@@ -49,6 +51,12 @@ def only_method(name: str) -> bool:
 def has(kind: type, name: str) -> bool:
     """A class made here has a special method; looked up without asking the program."""
     return any(name in type.__dict__["__dict__"].__get__(base) for base in type.mro(kind))
+
+
+def is_small(value: Any) -> bool:
+    """A number as near to nothing as tests allow what they do not hold exactly."""
+    kinds = (int, float, complex, decimal.Decimal, fractions.Fraction)
+    return type(value) in kinds and bool(abs(value) < 0.01)
 
 
 def is_class_name(name: str) -> bool:
