@@ -61,7 +61,7 @@ def printed(job: Job) -> list[Outcome]:
 def module_of(engine: FakeEngine) -> types.ModuleType:
     """A module that gives this engine out."""
     module = types.ModuleType("proctor.engine.shared")
-    module.shared_engine = lambda slots=None, isolation="auto", packages=(): engine  # type: ignore[attr-defined]
+    module.shared_engine = lambda **settings: engine  # type: ignore[attr-defined]
     module.close_all = lambda: None  # type: ignore[attr-defined]
     return module
 
