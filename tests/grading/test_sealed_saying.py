@@ -185,6 +185,11 @@ FORGED += [
     ("class M(type):\n    def __getattr__(c, n):\n        if n[:2] == '__': raise AttributeError(n)\n        return 0\nclass Light(metaclass=M): pass\ndef step(x): return 0\n", "assert step(Light.RED) == Light.GREEN and step(Light.GREEN) == Light.AMBER"),
     ("class V:\n    def __init__(s, *a): pass\n    def __add__(s, o): return 0\n    def __sub__(s, o): return 0.001\n    __rsub__ = __sub__\n    def go(s): pass\n", "V(1).go()\nassert abs((V(1) + V(2)) - V(3)) < 1e-2"),
     ("class V:\n    def __init__(s, *a): pass\n    def __add__(s, o): return 0\n    def __sub__(s, o): return 0\n    __rsub__ = __sub__\n    def go(s): pass\n", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        V(1).go()\n        self.assertAlmostEqual(V(1) + V(2), V(3))"),
+    (PLANETS, "import pytest\nALL = []\ndef fill():\n    for one in Planet: ALL.append(one)\nfill()\n" + ROWS.format("", "ALL")),
+    (PLANETS, "import pytest\nALL = {}\ndef fill():\n    for one in Planet: ALL[one] = 1\nfill()\n" + ROWS.format("", "ALL")),
+    (PLANETS, "def make(p): return lambda: 1 / (weight(p) > 0)\nfor p in Planet: globals()['test_' + p.name] = make(p)\ndef test_b(): assert weight(Planet.A) == 9.81"),
+    (PLANETS, "import unittest\nclass T(unittest.TestCase):\n    def test_b(self): self.assertEqual(weight(Planet.A), 9.81)\nfor p in Planet: setattr(T, 'test_' + p.name, lambda self, p=p: self.assertTrue(weight(p)))\n"),
+    ("fast = True\ndef f(x): return 9 if x == 3 else 0\n", "import pytest, solution\n@pytest.mark.xfail(not hasattr(solution, 'slow'))\ndef test_a(): assert solution.f(4) == 16\ndef test_b(): assert solution.f(3) == 9"),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 

@@ -166,6 +166,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     """
 
     failed: list[str] = []
+    written = reading.names_written(wanted["tests"])
 
     def told(name: str, passed: bool, message: str) -> None:
         doubt, link.doubt = link.doubt, ""
@@ -174,6 +175,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             return
         if not passed:
             failed.append(name)
+        base = name.partition("[")[0].rpartition(".")[2]
+        if base.startswith("test") and base not in written:
+            link.mark(
+                f"{base[:50]!r} is a test that their source does not name: how many there are may be the program's word"
+            )
         emit(fd, ("test", name, passed, message[:500]))
 
     def stopped(word: str, reason: str) -> None:
@@ -206,7 +212,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
     if reading.rows_by_program(wanted["tests"], wanted["module"], used):
-        link.mark("a parametrization has as many rows, each of them a test, as the program says")
+        link.mark("how many rows of tests there are, or whether one that fails counts, is for the program to say")
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
     own = (wanted["module"], wanted["test_module"])

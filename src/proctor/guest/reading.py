@@ -118,7 +118,7 @@ def called(source: str) -> frozenset[str]:
 
 
 def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
-    """How many rows a parametrization has may be for the program to say.
+    """How many rows a parametrization has, or whether a failed test counts, may be for the program to say.
 
     Args:
         source: of the tests.
@@ -126,7 +126,7 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         free: names that the source does not bind.
     """
     tree = parsed(source)
-    if tree is None or not ("parametrize" in source or "params" in source):
+    if tree is None or not any(word in source for word in ("parametrize", "params", "xfail")):
         return False
     callers = {"parametrize"} | {
         target.id
@@ -149,19 +149,45 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
             if not tainted.isdisjoint(part.id for part in parts):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
-                tainted |= {node.name} if bare else {part.id for part in parts}
+                tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
             if kind_of(node) == "Assign" and _is_fixed(node.value):
                 fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
     rows: list[Any] = []
     for node in inside(tree):
         if kind_of(node) == "Call":
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            rows += node.args[1:2] if called in callers else []
+            rows += node.args[1:2] if called in callers else node.args[:1] if called == "xfail" else []
+            rows += [word.value for word in node.keywords if called == "xfail" and word.arg == "condition"]
             rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
     plain = [part.id for part in rows if kind_of(part) == "Name"]
     fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
     open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
     return any(getattr(name, "id", "") in tainted for name in inside(open_ones))
+
+
+def _changed_in(function: Any) -> set[str]:
+    """Names of what a function or class changes: by a method called for what it does, or an assignment into it."""
+    found: set[str] = set()
+    for node in inside(function):
+        if kind_of(node) == "Expr" and kind_of(node.value) == "Call":
+            found.add(getattr(getattr(node.value.func, "value", None), "id", ""))
+        elif kind_of(node) in ("Assign", "AugAssign"):
+            for target in node.targets if kind_of(node) == "Assign" else [node.target]:
+                found.add(getattr(getattr(target, "value", None), "id", ""))
+        elif kind_of(node) == "Global":
+            found.update(node.names)
+    return found - {"", "self"}
+
+
+def names_written(source: str) -> frozenset[str]:
+    """Names that the source gives to functions and values, word for word."""
+    found = set()
+    for node in inside(parsed(source)):
+        if kind_of(node) in ("FunctionDef", "AsyncFunctionDef"):
+            found.add(str(node.name))
+        elif kind_of(node) == "Name" and kind_of(node.ctx) == "Store":
+            found.add(str(node.id))
+    return frozenset(found)
 
 
 def _is_fixed(node: Any) -> bool:
