@@ -42,6 +42,20 @@ _UNMETERED = (
     "without a control group that meters CPU, every child has to stay to be counted: SIGCHLD keeps its default, and "
     "setting it does nothing"
 )
+_EMULATED = (
+    "where no KVM is, a machine's clocks count what its emulated CPU took, and the outcome what that would have been on this "
+    "host: a program that computes until its own clock says so has used less"
+)
+_MICROVM: tuple[Declaration, ...] = tuple(
+    Declaration(
+        level="microvm",
+        check=check,
+        shown=r"^CPU seconds 0\.\d+ is not between",
+        why=_EMULATED,
+        where=lambda features: float(features.get("pace") or 1) > 1,
+    )
+    for check in ("cpu_within", "cpu_clocks")
+)
 _GVISOR: tuple[Declaration, ...] = (
     Declaration(
         level="gvisor",
@@ -155,6 +169,7 @@ _DEGRADED: tuple[Declaration, ...] = (
 
 DECLARED: tuple[Declaration, ...] = (
     *_GVISOR,
+    *_MICROVM,
     *_DEGRADED,
     *(
         Declaration(level=level, check="children_told", shown=r"^stdout is '\[\]", why=_UNMETERED, where=_lacks("cpu"))
