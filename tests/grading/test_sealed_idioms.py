@@ -101,6 +101,13 @@ LEFT_OPEN = [
     (POINT, "import pickle\np = Point(1)\nassert pickle.loads(pickle.dumps(p)).x == 1", "pickle"),
     (MADE_OF_DATA, "assert f()[2].upper() == 'A'", "upper"),
     (MADE_OF_DATA, "assert f()[3] + 1 == 4", "__add__"),
+    (
+        COLORS.replace("RED = 1", "RED = 'red'")
+        .replace("BLUE = 2", "BLUE = 'blue'")
+        .replace("enum.Enum", "str, enum.Enum"),
+        "assert Color.RED in 'a red car'",
+        "Color",
+    ),
 ]
 
 

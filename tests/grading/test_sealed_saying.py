@@ -190,6 +190,13 @@ FORGED += [
     (PLANETS, "def make(p): return lambda: 1 / (weight(p) > 0)\nfor p in Planet: globals()['test_' + p.name] = make(p)\ndef test_b(): assert weight(Planet.A) == 9.81"),
     (PLANETS, "import unittest\nclass T(unittest.TestCase):\n    def test_b(self): self.assertEqual(weight(Planet.A), 9.81)\nfor p in Planet: setattr(T, 'test_' + p.name, lambda self, p=p: self.assertTrue(weight(p)))\n"),
     ("fast = True\ndef f(x): return 9 if x == 3 else 0\n", "import pytest, solution\n@pytest.mark.xfail(not hasattr(solution, 'slow'))\ndef test_a(): assert solution.f(4) == 16\ndef test_b(): assert solution.f(3) == 9"),
+    ("class L:\n    def __init__(s): s.all = []\n    def add(s, b): s.last = b\n    def find(s, t): return s.last\nclass B:\n    def __init__(s, t): s.t = t\n", "l, b = L(), B('x')\nl.add(b)\nassert l.find('x') == b"),
+    ("last = []\nclass Tree:\n    def __init__(s, *a): s.a = a\ndef serialize(t):\n    last[:] = [t]\n    return ''\ndef deserialize(t): return last[0]\n", "t = Tree(1)\nassert t.a and deserialize(serialize(t)) == t"),
+    *(("class V:\n    def __init__(s, *a): pass\n    def __add__(s, o): return s\n    def __sub__(s, o): return GIVES\n    __rsub__ = __isub__ = __sub__\n    def go(s): pass\n".replace("GIVES", gives), "V(1).go()\na = V(1) - V(3)\nassert abs(a) < 1e-1") for gives in ("False", "0.02", "-0.05", "__import__('datetime').timedelta(0)")),
+    ("fast = True\ndef f(x): return 9 if x == 3 else 0\n", "import pytest, solution\nif hasattr(solution, 'slow'):\n    def test_a(): assert solution.f(4) == 16\ndef test_b(): assert solution.f(3) == 9"),
+    ("def f(x): return 9 if x == 3 else 0\n", "import solution\ndef test_a(): assert solution.f(3) == 9\ntry:\n    from solution import fast\nexcept ImportError: pass\nelse:\n    def test_b(): assert solution.f(4) == 16"),
+    (PLANETS, "import sys\n" + ROWS.format("", "list(sys.modules['solution'].Planet)")),
+    ("def Token(*a): return 0\ndef parse(t): return 0\n", "want = Token(5)\nassert parse('x') == want"),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 
@@ -215,7 +222,7 @@ def test_objects_that_are_keys_are_found_by_their_own_hash(engine: SyncEngine) -
 HONEST = [
     (HASHED, "def test_a(): assert Pt(1) != Pt(2)\ndef test_b(): assert Pt(1).n == 1"),
     ("class B:\n    def __init__(s, t): s.t = t\nclass L:\n    def __init__(s): s.all = []\n    def add(s, b): s.all.append(b)\n    def find(s, t): return next(b for b in s.all if b.t == t)\n",
-     "l, b, c = L(), B('x'), B('y')\nl.add(b)\nl.add(c)\nassert l.find('x') == b and l.find('y') != b and b in l.all"),
+     "l, b, c = L(), B('x'), B('y')\nl.add(b)\nl.add(c)\nassert l.find('x') != c and l.find('y').t == 'y' and l.all[0].t == 'x'"),
     ("class B:\n    def __init__(s, t): s.title, s.year, s.items = t, 5, [1]\ndef find(): return B('t')\ndef every(): return [B('a'), B('b')]\n",
      "assert find().title == 't' and [b.title for b in every()] == ['a', 'b'] and find().items == [1]"),
     ("class A:\n    def __init__(s): s.history = []\n    def add(s, n): s.history.append(n)\n    def past(s): return s.history\n",

@@ -23,7 +23,8 @@ class Claims:
         self.members: dict[tuple[Any, str], Any] = {}  # a class and a name -> the object that it has by that name
         self.met: set[int] = set()  # objects that came in answers
         self.first: set[int] = set()  # for the first time in the last one
-        self.given: set[int] = set()  # and that the program was given as an argument
+        self.given: set[int] = set()  # and that the program was given as an argument in this request
+        self.known: set[int] = set()  # members of enumerations, asked for before anything else
         self.acting = 0  # the object that is asked now: its methods may give it back
         self.unearned: set[int] = set()  # came again though not given: which one it is, is the program's word
         sealing.on_compared[:] = [self.answered]
@@ -48,7 +49,7 @@ class Claims:
         """An answer holds this object."""
         if number not in self.met:
             self.first.add(number)
-        elif number not in self.given and number not in self.first and number != self.acting:
+        elif number not in (self.given | self.first | self.known) and number != self.acting:
             self.unearned.add(number)
         self.met.add(number)
 

@@ -159,6 +159,10 @@ def serve(wanted: dict[str, Any]) -> None:
     serving.serve(pipe, lambda: load(wanted["file"], wanted["module"]))
 
 
+# What tests say that hold something not exactly.
+_NEAR = ("AlmostEqual", "approx", "isclose", "abs(", "delta", "assertLess", "assertGreater", "round(")
+
+
 def sealed(wanted: dict[str, Any], fd: int) -> None:
     """Be the tests: run them against stand-ins for the program, and report each.
 
@@ -170,6 +174,8 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
 
     def told(name: str, passed: bool, message: str) -> None:
         doubt, link.doubt = link.doubt, ""
+        if not passed and not doubt:
+            doubt = link.not_text(message)
         if doubt:  # whatever the test made of it
             emit(fd, ("open", name, doubt[:500]))
             return
@@ -194,9 +200,15 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
 
     entry = frozenset(wanted["entry"])
     said, prompted = reading.classes_in(wanted["tests"]), frozenset(wanted["classes"])
-    expected = {name for name in said.shown if soundness.is_class_name(name)} | (said.built - entry) | prompted
+    named = said.built | {name for name in reading.called(wanted["tests"]) if soundness.is_class_name(name)}
+    expected = {name for name in said.shown if soundness.is_class_name(name)} | (named - entry) | prompted
     known = soundness.Names(
-        said.shown | prompted, entry, frozenset(expected), said.derived, reading.members(wanted["tests"])
+        said.shown | prompted,
+        entry,
+        frozenset(expected),
+        said.derived,
+        reading.members(wanted["tests"]),
+        any(word in wanted["tests"] for word in _NEAR),
     )
     link = Link(sealing.Pipe(*talk()), known)
     try:

@@ -126,7 +126,7 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         free: names that the source does not bind.
     """
     tree = parsed(source)
-    if tree is None or not any(word in source for word in ("parametrize", "params", "xfail")):
+    if tree is None:
         return False
     callers = {"parametrize"} | {
         target.id
@@ -147,7 +147,7 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         before = len(tainted)
         for node in tree.body:
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
-            if not tainted.isdisjoint(part.id for part in parts):
+            if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
                 tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
             if kind_of(node) == "Assign" and _is_fixed(node.value):
@@ -162,7 +162,30 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     plain = [part.id for part in rows if kind_of(part) == "Name"]
     fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
     open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
-    return any(getattr(name, "id", "") in tainted for name in inside(open_ones))
+    open_ones += [condition for node in inside(tree) for condition in _conditions_of_tests(node)]
+    return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
+
+
+def _says(node: Any, module: str) -> bool:
+    """It holds the module's name as a text, ``sys.modules["solution"]``, or imports from it."""
+    return any(
+        getattr(part, "value", None) == module if kind_of(part) == "Constant" else part.module == module
+        for part in inside(node)
+        if kind_of(part) in ("Constant", "ImportFrom")
+    )
+
+
+def _conditions_of_tests(node: Any) -> list[Any]:
+    """What a statement hangs on below which tests are defined."""
+    kind = kind_of(node)
+    if kind not in ("If", "Try", "For", "While", "With", "Match"):
+        return []
+    below = [part for part in inside(node) if kind_of(part) in ("FunctionDef", "AsyncFunctionDef")]
+    if not any(str(part.name).startswith("test") for part in below):
+        return []
+    if kind == "Try":
+        return [part for part in node.body if kind_of(part) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
+    return [getattr(node, field, None) for field in ("test", "iter", "subject", "items")]
 
 
 def _changed_in(function: Any) -> set[str]:

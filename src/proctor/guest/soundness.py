@@ -10,6 +10,7 @@ another name, print them, compare them with another object.
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import fractions
 from typing import Any
@@ -53,10 +54,17 @@ def has(kind: type, name: str) -> bool:
     return any(name in type.__dict__["__dict__"].__get__(base) for base in type.mro(kind))
 
 
+def is_arithmetic(name: str) -> bool:
+    """An operator that computes."""
+    return name in _OF_A_KIND and name not in ("__getitem__", "__enter__")
+
+
 def is_small(value: Any) -> bool:
     """A number as near to nothing as tests allow what they do not hold exactly."""
-    kinds = (int, float, complex, decimal.Decimal, fractions.Fraction)
-    return type(value) in kinds and bool(abs(value) < 0.01)
+    if type(value) is datetime.timedelta:
+        return bool(abs(value) < datetime.timedelta(seconds=1))
+    kinds = (bool, int, float, complex, decimal.Decimal, fractions.Fraction)
+    return type(value) in kinds and not abs(value) >= 0.01
 
 
 def is_class_name(name: str) -> bool:
@@ -81,6 +89,7 @@ class Names:
         classes: names that can only be meant as classes; a pass of a program where one is not is marked.
         derived: names that the tests derive classes from.
         members: what the tests take of classes by names in capitals.
+        near: the tests hold something not exactly.
     """
 
     def __init__(
@@ -90,8 +99,9 @@ class Names:
         classes: frozenset[str] = frozenset(),
         derived: frozenset[str] = frozenset(),
         members: dict[str, set[str]] | None = None,
+        near: bool = False,
     ) -> None:
-        self.members = members or {}
+        self.members, self.near = members or {}, near
         self.shown, self.entry, self.classes, self.derived = shown, entry, classes, derived
         self._levels: dict[Any, int] = {}
 
