@@ -1,0 +1,108 @@
+"""What sealed tests and the program send each other that is no data: stand-ins, classes and exceptions."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from . import raising, sealing
+from .claims import Claims
+from .contents import is_looked_into, real_class
+from .library import Named, builtin_exception, library_exception, library_name
+from .likedata import data_methods
+from .standins import METHODS, Standin, StandinType, another, blank, number_of, stop, weak
+
+MOST_CLASSES = 10_000
+
+
+class Exchange(Claims):
+    """The part of a link to the program that makes something of what comes, and says what goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: dict[int, Any] = {}
+        self.numbers: dict[Any, int] = {}  # a class made here -> its number
+        self.alive: dict[int, Any] = {}  # weak references to stand-ins
+        self.dropped: list[int] = []
+        self.arrived: list[Any] = []  # classes that the last answer held
+        self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
+        self.giving: list[int] = []  # objects that go along with a request
+
+    def foreign(self, value: Any) -> tuple[str, Any]:
+        """What the tests pass that is no data: a stand-in, or something of the standard library."""
+        if isinstance(value, Standin):
+            self.giving.append(number_of(value))
+            return "handle", number_of(value)
+        if isinstance(value, type) and value in self.numbers:
+            return "handle", self.numbers[value]
+        if isinstance(value, BaseException):
+            return "exception", (raising.builtin_base(type(value)).__name__, sealing.plain_arguments(value))
+        if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
+            return "handle", 0
+        if type(value) is Named:
+            return "library", str(value)
+        name = library_name(value)
+        if type(value) is types.GenericAlias and not all(isinstance(part, type) for part in value.__args__):
+            raise TypeError(
+                "a subscript of a class that a program gave for data"
+            )  # its choice, and no code of the tests
+        if name is None:
+            what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
+            stop("refused", f"they pass {what} of their own to the program")
+        return "library", name
+
+    def own(self, kind: str, payload: Any) -> Any:
+        """What an answer holds that is no data."""
+        if kind == "class":
+            self.arrived.append(self.kinds[payload])
+            return self.kinds[payload]
+        if kind == "raised":
+            number, arguments = payload
+            if not issubclass(self.kinds[number], BaseException):
+                raise ValueError("no exception")
+            return sealing.made_exception(self.kinds[number], arguments)
+        if kind == "library_exception":
+            name, arguments = payload
+            return sealing.made_exception(library_exception(name), arguments)
+        if kind != "handle":
+            raise ValueError(kind)
+        number, class_number = payload
+        self.comes(number)
+        known = self.alive.get(number)
+        if known is not None and (found := known()) is not None:
+            # Lists that hold one object are equal without a question, so where it counts each answer's is another.
+            return another(found) if number in self.unearned else found
+        made = object.__new__(self.kinds[class_number])
+        blank(made, number)
+        self.alive[number] = weak(made)
+        return made
+
+    def learn(
+        self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str,
+        library: str = "",
+    ) -> None:  # fmt: skip
+        """Make the class that stands for one of the program's."""
+        if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > MOST_CLASSES:
+            raise ValueError("no class")
+        if type(special) is not tuple or not all(type(method) is str for method in special):
+            raise ValueError("no methods")
+        found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
+        if error:
+            parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
+            made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
+        else:
+            parents = tuple(base for base in found if isinstance(base, StandinType) and not is_looked_into(base)) or (
+                Standin,
+            )
+            space = {method: METHODS[method] for method in special if method in METHODS}
+            space["__library__"] = library if type(library) is str else ""
+            if (real := real_class(space["__library__"])) is not None:
+                space["__class__"] = property(lambda of: real)
+            as_data = data_methods(data, name, frozenset(special))
+            made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
+        self.kinds[number], self.numbers[made] = made, number
+
+    def let_go(self, number: int) -> None:
+        self.alive.pop(number, None)
+        self.plain.pop(number, None)
+        self.dropped.append(number)
