@@ -80,6 +80,7 @@ class Unprotected:
     """Runs what it is given on the host as it is: only ever given programs that are harmless."""
 
     isolation, slots = "none", 2
+    features: dict[str, object] = {}  # noqa: RUF012  # never changed
 
     def submit(self, job: Job, *, owner: object = None) -> Future[list[Outcome]]:
         future: Future[list[Outcome]] = Future()

@@ -679,7 +679,7 @@ def test_what_a_busy_host_is_forgiven(metered: bool, times: int) -> None:
     sleeper = subprocess.Popen(["sleep", "60"])
     signals, control = os.pipe()[0], os.pipe()[0]
     os.set_blocking(signals, False)
-    group = types.SimpleNamespace(cpu={metered}, memory=True, cpu_ns=lambda: 0, oom_kills=lambda: 0, limit_hits=lambda: 0, held=lambda counted, start: counted)
+    group = types.SimpleNamespace(cpu={metered}, memory=True, cpu_ns=lambda: 0, oom_kills=lambda: 0, limit_hits=lambda: 0, held=lambda counted, start: counted, had=lambda counted, start: counted)
     watch = Watch(sleeper.pid, group=group, in_pid_namespace=False, signals=signals, control=control)
     watch._waited = lambda: 10**15
     start = time.monotonic()

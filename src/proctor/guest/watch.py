@@ -70,7 +70,7 @@ class Watch:
         poller.register(self.signals, select.POLLIN)
         poller.register(self.control, select.POLLIN)
         ended: str | None = None
-        waited = step_cpu = step_wall = step_slow = done = size = 0
+        waited = cpu = step_cpu = step_wall = step_slow = done = size = 0
         while True:
             ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
             if self.signals in ready:
