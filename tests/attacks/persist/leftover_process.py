@@ -17,11 +17,11 @@ except OSError as error:
             signal.alarm(15)
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
+            for fd in (0, 1, 2):
+                os.close(fd)  # whatever becomes of this process, it has no say in what its parent says
             served = socket.socket(socket.AF_UNIX)
             served.bind(NAME)
             served.listen()
-            for fd in (0, 1, 2):
-                os.close(fd)
             while True:
                 served.accept()
         os._exit(0)
