@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proctor.doctor import audit, manifest, report
 from proctor.doctor.canary import Canary, alone
 from proctor.doctor.corpus import Campaign
 from proctor.doctor.host_audit import HostAudit, by_others
-from proctor.doctor.judging import Result, summary
+from proctor.doctor.judging import summary
 from proctor.doctor.opened import opened
+from proctor.doctor.progress import progress
 from proctor.doctor.text import printable
 from proctor.doctor.trial import examine, warm_up
 from proctor.isolation import qemu, runsc
@@ -135,25 +136,9 @@ def doctor(
 
 
 def _run(campaign: Campaign, quiet: bool) -> None:
-    """The campaign with a progress bar on standard error, where that is a terminal."""
+    """The campaign, with its progress shown."""
     total = sum(row.core or not campaign.core_only for row in campaign.corpus.rows) * campaign.rounds
-    if quiet or not sys.stderr.isatty():
-        campaign.run()
-        return
-    from rich.console import Console
-
-    columns = (
-        TextColumn("attacks"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=total)
-
-        def seen(result: Result) -> None:
-            progress.update(bar, advance=1, description=result.row.file)
-
-        campaign.on_result = seen
+    with progress("attacks", total, quiet=quiet) as show:
+        done = itertools.count(1)
+        campaign.on_result = lambda result: show(next(done), result.row.file)
         campaign.run()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +17,7 @@ from proctor.doctor.canary import Canary, alone
 from proctor.doctor.conformance.check import Check
 from proctor.doctor.conformance.suite import CHECKS, Result, State, examine, summary
 from proctor.doctor.opened import opened
+from proctor.doctor.progress import progress
 from proctor.doctor.text import printable
 
 _STYLES = {State.PASS: "green", State.DECLARED: "yellow", State.FAIL: "bold red"}
@@ -40,8 +38,9 @@ def conform(isolation: str, as_json: bool, checks: Sequence[Check] = CHECKS) -> 
                 out.print(report.level(level))
                 for reason in stepped:
                     out.print(f"no stronger isolation on this host: {printable(reason)}", style="yellow")
-            with _progress(0 if as_json else len(checks)) as seen:
-                results = examine(engine, canary, checks, seen)
+            with progress("checks", len(checks), quiet=as_json) as show:
+                begun = itertools.count()
+                results = examine(engine, canary, checks, lambda check: show(next(begun), check.key))
             features = engine.features
             left = [f"changed: {path}" for path in canary.changed()]
             left += [] if engine.isolation == level else [f"the isolation went from {level} to {engine.isolation}"]
@@ -86,28 +85,3 @@ def table(results: Sequence[Result]) -> Table:
         state = Text(result.state, _STYLES[result.state])
         shown.add_row(Text(result.check.group), Text(result.check.key), Text(result.check.title), state, told)
     return shown
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[Check], None] | None]:
-    """How far the suite is, on standard error where that is a terminal; 0 shows nothing."""
-    if not total or not sys.stderr.isatty():
-        yield None
-        return
-    columns = (
-        TextColumn("checks"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=total)
-        begun = 0
-
-        def seen(check: Check) -> None:
-            nonlocal begun
-            progress.update(bar, completed=begun, description=check.key)
-            begun += 1
-
-        yield seen
