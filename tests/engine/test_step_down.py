@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,3 +77,14 @@ def test_packages_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
                 assert outcome.stdout == b"7\n"
         finally:
             engine.close()
+
+
+def test_root_that_cannot_become_anybody_else_is_told_what_to_do() -> None:
+    """A container without any capability: its root has one identity, and the kernel bounds no number of its processes."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root has capabilities to drop, and setpriv drops them")
+    bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs"]
+    source = "from proctor.engine.shared import SyncEngine\nSyncEngine(slots=1, isolation='degraded')"
+    done = subprocess.run([*bare, sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert "IsolationUnavailable" in done.stderr
+    assert "run as an ordinary user, or keep those capabilities" in done.stderr

@@ -265,6 +265,7 @@ def test_an_id_may_stand_once(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested too deep"),
         (b'{"a": ' * 100_000, "nested too deep"),
         (b'{"a": 1}', "cannot be told from the keys (a); looked for"),
+        (b'{"id": "a", "caes": []}', "'caes': did you mean 'cases'?"),
         (b"\x1f\x8bnot gzip", "damaged"),
         (gzip.compress(b'{"id": "x"}\n' * 1000)[:30], "damaged"),
     ],

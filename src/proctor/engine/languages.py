@@ -63,6 +63,12 @@ LANGUAGES: tuple[Language, ...] = (
     ),
     Language("bash", "solution.sh", ("bash", "solution.sh"), needs=("bash",), aliases=("sh", "shell")),
 )
+_PACKAGES = {
+    "java": "default-jdk",
+    "javac": "default-jdk",
+    "node": "nodejs",
+    "go": "golang-go",
+}  # where named otherwise
 _BY_NAME = {name: row for row in LANGUAGES for name in (row.name, *row.aliases)}
 
 
@@ -72,7 +78,12 @@ def language(name: str) -> Language:
     if row is None:
         raise InputError(f"{name!r} is not one of {', '.join(sorted(row.name for row in LANGUAGES))}", field="language")
     if not row.available():
-        raise InputError(f"{name!r} needs {' and '.join(row.needs)} in /usr/bin on this host", field="language")
+        packages = " ".join(dict.fromkeys(_PACKAGES.get(need, need) for need in row.needs))
+        raise InputError(
+            f"{name!r} needs {' and '.join(row.needs)} in /usr/bin on this host; install it (Debian: apt-get install "
+            f"{packages}), or leave its problems out",
+            field="language",
+        )
     return row
 
 

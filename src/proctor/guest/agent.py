@@ -265,6 +265,12 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         proc = True
         if landlock.abi() < 1:
             raise OSError(38, "no namespaces and no Landlock: nothing would hide the host's files")
+        if not alone and not linux.changes_identity():
+            # Not as it is, either: the kernel bounds the number of everybody's processes but root's.
+            raise OSError(
+                1, "root without the capabilities setuid, setgid and setpcap has no other identity for a program; "
+                "run as an ordinary user, or keep those capabilities"
+            )  # fmt: skip
     linux.drop_bounding_set(linux.CAPABILITIES_OF_ROOT if config["lobby"] else 0)
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     uid = None if alone else (config["uid"] + 1 if config.get("host_identity") or not inside else CASE_UID)

@@ -152,6 +152,14 @@ def personality(persona: int) -> int:
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL: root's power over files and processes of its own namespaces.
 CAPABILITIES_OF_ROOT = 0b111011
+_IDENTITY = 1 << 6 | 1 << 7 | 1 << 8  # setgid, setuid, setpcap
+
+
+def changes_identity() -> bool:
+    """This process has the capabilities to become somebody else for good."""
+    with open("/proc/self/status") as file:
+        row = next(line for line in file if line.startswith("CapEff:"))
+    return int(row.split()[1], 16) & _IDENTITY == _IDENTITY
 
 
 def drop_bounding_set(keep: int = 0) -> None:

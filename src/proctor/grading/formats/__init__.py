@@ -15,6 +15,7 @@ from the fields of the first row.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +84,10 @@ def detect(row: Row) -> str:
             return name
     looked = "; ".join(f"{name}: {' or '.join('+'.join(group) for group in groups)}" for name, groups in _MARKS)
     keys = ", ".join(sorted(row.data)) or "none"
-    message = f"cannot be told from the keys ({keys}); looked for {looked}; name one: {', '.join(_READERS)}"
+    fields = sorted({field for _, groups in _MARKS for group in groups for field in group})
+    slips = ((key, difflib.get_close_matches(key, fields, 1, 0.75)) for key in sorted(row.data) if key not in fields)
+    slip = "".join(f"{key!r}: did you mean {near[0]!r}? The format " for key, near in slips if near)
+    message = f"{slip}cannot be told from the keys ({keys}); looked for {looked}; name one: {', '.join(_READERS)}"
     raise InputError(message, where=row.where, field="format")
 
 
