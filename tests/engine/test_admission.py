@@ -196,6 +196,23 @@ def test_alone_is_served_in_a_stream_of_others(alone: bool) -> None:
     pytest.fail("it was never admitted")
 
 
+def test_those_that_run_alone_take_turns_by_their_owners() -> None:
+    admission = Admission(2, 1000)
+    order = [*(Ticket("many", 1, alone=True) for _ in range(20)), Ticket("one", 1, alone=True)]
+    running = [ticket for ticket in order for ticket in admission.add(ticket)]
+    seen: list[Ticket] = []
+    while running:
+        seen.append(running.pop(0))
+        running += admission.remove(seen[-1])
+    assert set(seen) == set(order)
+    assert seen.index(order[-1]) <= 2
+    waiting = Ticket("gone", 1, alone=True)
+    admission.add(Ticket("now", 1))
+    admission.add(waiting)
+    admission.remove(waiting)
+    assert admission.waiting == 0
+
+
 def test_one_that_runs_alone_does_not_keep_all_others_waiting_for_the_next() -> None:
     admission = Admission(2, 1000)
     alone = [Ticket("near the limit", 1, alone=True) for _ in range(3)]

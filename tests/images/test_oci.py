@@ -206,6 +206,10 @@ def test_indexes_that_are_small_and_name_one_another_over_and_over_are_left(stor
         row = {"digest": f"sha256:{sha(inner)}", "size": len(inner)}
         inner = json.dumps({"manifests": [row] * 900}).encode()
     refused(store, members | {"index.json": inner}, "too many manifests")
+    large = json.dumps({"manifests": [], "padding": "x" * (3 << 20)}).encode()  # 3 KiB of an archive, read each time
+    row = {"digest": f"sha256:{sha(large)}", "size": len(large)}
+    members = {"oci-layout": b"{}", f"blobs/sha256/{sha(large)}": large}
+    refused(store, members | {"index.json": json.dumps({"manifests": [row] * 900}).encode()}, "too many manifests")
 
 
 def test_names_in_messages_are_escaped(store: Store) -> None:

@@ -67,6 +67,28 @@ def test_a_snapshot_of_a_snapshot_has_both(kept: Boxes) -> None:
     assert kept.sh(again, "ls; cat both").stdout == b"both\none\n1\n"
 
 
+def test_several_snapshots_at_once_are_each_whole_and_nothing_runs_meanwhile(kept: Boxes) -> None:
+    """Whoever waits for one snapshot waits for the next as well: woken together, one would stop the other's packing."""
+    box = kept.new(memory_mib=256, disk_mib=64)
+    kept.sh(box, "head -c 40000000 /dev/urandom > bulk; echo 0 > a; echo 0 > z")
+
+    async def many() -> list[object]:
+        engine, work = kept.engine, []
+        for number in range(3):
+            work.append(asyncio.ensure_future(engine.snapshot(box.id)))
+            both = f"echo {number} > a; echo {number} > z"
+            work.append(asyncio.ensure_future(engine.run_command(box.id, CommandSpec(argv=("bash", "-c", both)))))
+        return await asyncio.gather(*work)
+
+    found = kept.run(many())
+    assert [outcome.exit_code for outcome in found[1::2]] == [0, 0, 0]  # type: ignore[attr-defined]
+    for snapshot in found[::2]:
+        made = kept.new(memory_mib=256, disk_mib=64, snapshot=snapshot.id)  # type: ignore[attr-defined]
+        a, z = kept.sh(made, "cat a z; stat -c %s bulk").stdout.split()[:2]
+        assert a == z
+        kept.run(kept.engine.delete(made.id))
+
+
 def test_many_directories_deep_down_fit_through_a_small_sandbox(kept: Boxes) -> None:
     """Packing runs in the sandbox's memory: it may keep neither the paths nor the headers of all that was seen."""
     box = kept.new(memory_mib=128)

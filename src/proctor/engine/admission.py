@@ -33,6 +33,46 @@ class Ticket:
     number: int = field(default_factory=lambda: next(_number))
 
 
+class Turns:
+    """Tickets that wait: owners take turns, and within an owner the first come is served first."""
+
+    def __init__(self) -> None:
+        self._queues: OrderedDict[object, deque[Ticket]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, ticket: Ticket) -> None:
+        """Put it behind its owner's others."""
+        self._queues.setdefault(ticket.owner, deque()).append(ticket)
+
+    def remove(self, ticket: Ticket) -> None:
+        """It waits no more, if it did."""
+        queue = self._queues.get(ticket.owner, deque())
+        if ticket in queue:
+            queue.remove(ticket)
+            if not queue:
+                del self._queues[ticket.owner]
+
+    @property
+    def next(self) -> Ticket:
+        """Whose turn it is."""
+        return next(iter(self._queues.values()))[0]
+
+    def take(self) -> Ticket:
+        """That one; its owner's others wait for all other owners."""
+        owner, queue = next(iter(self._queues.items()))
+        ticket = queue.popleft()
+        if queue:
+            self._queues.move_to_end(owner)
+        else:
+            del self._queues[owner]
+        return ticket
+
+
 class Admission:
     """Slots and memory of one host.
 
@@ -43,15 +83,14 @@ class Admission:
 
     def __init__(self, slots: int, memory_mib: int) -> None:
         self.slots, self.memory_mib = slots, memory_mib
-        self._queues: OrderedDict[object, deque[Ticket]] = OrderedDict()
-        self._alone: deque[Ticket] = deque()
+        self._together, self._alone = Turns(), Turns()
         self._running: set[Ticket] = set()
         self._since_alone = slots * TURNS  # tickets admitted since one ran alone
 
     @property
     def waiting(self) -> int:
         """Tickets that are not yet admitted."""
-        return sum(map(len, self._queues.values())) + len(self._alone)
+        return len(self._together) + len(self._alone)
 
     @property
     def running(self) -> int:
@@ -60,23 +99,15 @@ class Admission:
 
     def add(self, ticket: Ticket) -> list[Ticket]:
         """Queue a ticket; returns the tickets that may start now."""
-        if ticket.alone:
-            self._alone.append(ticket)
-        else:
-            self._queues.setdefault(ticket.owner, deque()).append(ticket)
+        (self._alone if ticket.alone else self._together).add(ticket)
         return self._admit()
 
     def remove(self, ticket: Ticket) -> list[Ticket]:
         """Forget a ticket, whether it waits or runs; returns the tickets that may start now."""
         if ticket in self._running:
             self._running.remove(ticket)
-        elif ticket in self._alone:
-            self._alone.remove(ticket)
-        elif ticket in self._queues.get(ticket.owner, ()):
-            queue = self._queues[ticket.owner]
-            queue.remove(ticket)
-            if not queue:
-                del self._queues[ticket.owner]
+        else:
+            (self._alone if ticket.alone else self._together).remove(ticket)
         return self._admit()
 
     def _fits(self, ticket: Ticket) -> bool:
@@ -89,22 +120,15 @@ class Admission:
         started: list[Ticket] = []
         if any(ticket.alone for ticket in self._running):
             return started
-        if self._alone and (self._since_alone >= self.slots * TURNS or not self._queues):
+        if self._alone and (self._since_alone >= self.slots * TURNS or not self._together):
             if not self._running:
-                started.append(self._alone.popleft())
+                started.append(self._alone.take())
                 self._since_alone = 0
                 self._running.update(started)
             return started
-        while self._queues:
-            owner, queue = next(iter(self._queues.items()))
-            if not self._fits(queue[0]):
-                break
-            ticket = queue.popleft()
+        while self._together and self._fits(self._together.next):
+            ticket = self._together.take()
             self._running.add(ticket)
             self._since_alone += 1
             started.append(ticket)
-            if queue:
-                self._queues.move_to_end(owner)
-            else:
-                del self._queues[owner]
         return started

@@ -14,6 +14,7 @@ from proctor.engine.queue import Seat
 from proctor.engine.room import Room
 from proctor.engine.rooms import Rooms
 from proctor.engine.roots import Root
+from proctor.engine.still import Stillness
 from proctor.isolation.lobby import RoomGroup
 from proctor.meter.prices import Prices
 from proctor.meter.usage import Usage
@@ -48,8 +49,7 @@ class Sandbox:
         self.attempts: deque[Attempt] = deque(maxlen=1000)
         self.changing = asyncio.Lock()  # one change of the network at a time
         # Cleared while its files are read for a snapshot: nothing may be changed or started then.
-        self.free = asyncio.Event()
-        self.free.set()
+        self.stillness = Stillness()
 
     def info(self) -> SandboxInfo:
         """A look at it."""

@@ -310,15 +310,11 @@ class Sandboxes(Use):
             SandboxError: it has stopped, or the files cannot be kept.
         """
         box = self.get(sandbox_id)
-        await box.free.wait()
-        room, root = box.live(), box.root.rootfs if box.root else Rootfs()
-        box.free.clear()
-        try:
+        async with box.stillness.hold():
+            room, root = box.live(), box.root.rootfs if box.root else Rootfs()
             made = await self.roots.snapshot(
                 room, box.spec, root, name=name, labels=labels or {}, retention_days=retention_days
             )
-        finally:
-            box.free.set()
         await self.spending.stored(made)
         return made
 

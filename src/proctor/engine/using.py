@@ -33,7 +33,10 @@ class Use(ABC):
     async def start_command(self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None) -> Running:
         """Start a command; its outcome comes from ``finish_command``."""
         box = self.get(sandbox_id)
-        await box.free.wait()
+        async with box.stillness.use():
+            return await self._start(box, spec, on_output)
+
+    async def _start(self, box: Sandbox, spec: CommandSpec, on_output: OnOutput | None) -> Running:
         room = box.live()
         stdin = "pipe" if spec.stdin_open else "none" if spec.stdin is None else "data"
         env = {**(self.outside.env(self.ground.certificates) if box.network.internet else {}), **spec.env}
@@ -99,5 +102,5 @@ class Use(ABC):
     async def files(self, sandbox_id: str, name: str, body: bytes = b"", **header: Any) -> tuple[dict[str, Any], bytes]:
         """A request of ``guest/files.py``."""
         box = self.get(sandbox_id)
-        await box.free.wait()
-        return await box.live().request(f"files.{name}", body, **header)
+        async with box.stillness.use():
+            return await box.live().request(f"files.{name}", body, **header)

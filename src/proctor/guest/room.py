@@ -174,6 +174,9 @@ class Room:
     def snapshot(self, header: dict[str, Any], body: bytes) -> dict[str, Any] | None:
         """Stop everything, and let a child write all files to a socket that the host has sent; answered at its end."""
         (sink,) = take_fds(self.control, 1)
+        if self.packers:  # it would be stopped with all else, and never end
+            os.close(sink)
+            raise files.Refused("busy", "a snapshot of this sandbox is being written")
         try:
             os.kill(-1, signal.SIGSTOP)
         except ProcessLookupError:

@@ -7,9 +7,8 @@ layer after it was unpacked. Nothing is recorded before all of it fits.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +23,7 @@ from proctor.images.tarstream import Bounds, TarReader, refuse
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _NESTED, _MOST_MANIFESTS = 4, 10_000
+_MOST_BYTES = 128 << 20  # of manifests and configurations, which are some KiB each; 4 MiB take 0.07 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _find(archive: Archive, reference: str | None) -> _Found:
 def _from_layout(archive: Archive, reference: str | None) -> _Found:
     found: dict[str, tuple[Mapping[str, Any], str]] = {}  # digest -> manifest, name
     others: set[str] = set()
-    _walk(archive, archive.json("index.json"), "", _NESTED, found, others, itertools.count(1))
+    _walk(archive, archive.json("index.json"), "", _NESTED, found, others, _Looked())
     if reference is not None:
         named = {digest: one for digest, one in found.items() if reference in (one[1], digest)}
         found = named or {d: one for d, one in found.items() if one[1].endswith((f"/{reference}", f":{reference}"))}
@@ -149,6 +149,20 @@ def _from_layout(archive: Archive, reference: str | None) -> _Found:
     )
 
 
+class _Looked:
+    """What was read of an archive's indexes: one in itself, many times over, is small and never ends."""
+
+    def __init__(self) -> None:
+        self.manifests = self.size = 0
+
+    def at(self, size: int) -> None:
+        """One more, of so many bytes."""
+        self.manifests += 1
+        self.size += size
+        if self.manifests > _MOST_MANIFESTS or self.size > _MOST_BYTES:
+            raise refuse("the archive's indexes name too many manifests")
+
+
 def _shown(names: Iterable[str]) -> str:
     """Some of an archive's names, which are hostile, for a message."""
     return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names)[:10])
@@ -161,16 +175,15 @@ def _walk(
     depth: int,
     found: dict[str, tuple[Mapping[str, Any], str]],
     others: set[str],
-    looked: Iterator[int],
+    looked: _Looked,
 ) -> None:
-    """Collect the manifests of an index, and of those in it, that are for this machine; ``looked`` counts all."""
+    """Collect the manifests of an index, and of those in it, that are for this machine."""
     manifests = _list(_object(index, "an index"), "manifests")
     if not depth or len(manifests) > 1000 or len(found) > 1000:
         raise refuse("the archive's indexes are nested too deep or are too long")
     for one in manifests:
-        if next(looked) > _MOST_MANIFESTS:  # an index in itself, many times over, is small and never ends
-            raise refuse("the archive's indexes name too many manifests")
         digest, size = _descriptor(one)
+        looked.at(size)
         notes = one.get("annotations")
         notes = notes if isinstance(notes, dict) else {}
         if "vnd.docker.reference.type" in notes:
@@ -185,6 +198,7 @@ def _walk(
             continue
         if not isinstance(place, dict):
             config = _descriptor(inner.get("config"))
+            looked.at(config[1])
             if not _fits(_object(archive.json(archive.blob(*config), config[0]), "the configuration"), others):
                 continue
         found[digest] = (inner, name)
@@ -205,7 +219,7 @@ def _from_docker(archive: Archive, reference: str | None) -> _Found:
     config = _object(archive.json(name, f"sha256:{stem}" if is_hex(stem) else None), "the configuration")
     others: set[str] = set()
     if not _fits(config, others):
-        raise InputError(f"the archive has no image for linux/{_machine()}; it has {', '.join(sorted(others))}")
+        raise InputError(f"the archive has no image for linux/{_machine()}; it has {_shown(others)}")
     members = [_string(one, "Layers") for one in _list(images[0], "Layers")]
     blobs = [member.removeprefix("blobs/sha256/") for member in members]
     return _Found(
