@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.engine.shared import SyncEngine
@@ -33,7 +34,15 @@ CONDITIONS = (
     ("idle again", 2, 0, True, False),
 )
 Row = dict[str, Any]
-Verdicts = tuple[float | None, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What must not differ, and beside it why each case has its verdict, to be read when something does."""
+
+    reward: float | None
+    verdicts: tuple[str, ...]
+    details: tuple[str, ...] = field(compare=False)
 
 
 @contextmanager
@@ -48,7 +57,7 @@ def busy(loops: int) -> Iterator[None]:
             other.wait()
 
 
-def verdicts(rows: list[Row], problems: dict[str, Problem], slots: int, loops: int, warm: bool) -> list[Verdicts]:
+def verdicts(rows: list[Row], problems: dict[str, Problem], slots: int, loops: int, warm: bool) -> list[Scored]:
     """Reward and the verdict of each case, in the order of the rows."""
     engine = SyncEngine(slots=slots)
     try:
@@ -56,12 +65,17 @@ def verdicts(rows: list[Row], problems: dict[str, Problem], slots: int, loops: i
             grades = grade(rows, problems, engine=engine, warm=warm, cache=False)
     finally:
         engine.close()
-    return [(found.reward, tuple(str(case.verdict) for case in found.cases)) for found in grades]
+    return [
+        Scored(
+            found.reward, tuple(str(case.verdict) for case in found.cases), tuple(case.detail for case in found.cases)
+        )
+        for found in grades
+    ]
 
 
-def compare(rows: list[Row], problems: dict[str, Problem]) -> list[tuple[int, str, Verdicts, Verdicts]]:
+def compare(rows: list[Row], problems: dict[str, Problem]) -> list[tuple[int, str, Scored, Scored]]:
     """Completions whose verdicts are not the same under all conditions."""
-    first: list[Verdicts] = []
+    first: list[Scored] = []
     found = []
     for name, slots, loops, warm, shuffled in CONDITIONS:
         order = list(range(len(rows)))
@@ -69,7 +83,7 @@ def compare(rows: list[Row], problems: dict[str, Problem]) -> list[tuple[int, st
             random.Random(name).shuffle(order)
         start = time.monotonic()
         got = dict(zip(order, verdicts([rows[i] for i in order], problems, slots, loops, warm), strict=True))
-        cases = sum(len(row[1]) for row in got.values())
+        cases = sum(len(row.verdicts) for row in got.values())
         print(f"{name}: {len(rows)} completions, {cases} verdicts, {time.monotonic() - start:.0f} s", flush=True)
         first = first or [got[i] for i in range(len(rows))]
         found += [(i, name, first[i], got[i]) for i in range(len(rows)) if got[i] != first[i]]
