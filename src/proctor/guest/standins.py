@@ -3,10 +3,10 @@
 A function of the program is an object that can be called; an instance, one
 whose attributes and special methods are the program's; a class, a class of our
 own made after its description. What comes back from a call is data, or another
-stand-in. A stand-in never equals data: whether it does would be for the program
-to say. Two of them are compared by the program's own ``__eq__``, as a test of
-a class means it, and by their numbers while an answer is read. Exceptions arrive as real ones, of built-in classes or of
-classes made here below the same built-in class.
+stand-in. Where data was due a stand-in equals none: whether it does would be for
+the program to say. What the tests made themselves is compared by the program's
+own ``__eq__``, and by number while an answer is read. Exceptions arrive as real
+ones, of built-in classes or of classes made here below the same built-in class.
 """
 
 from __future__ import annotations
@@ -319,14 +319,16 @@ def _special(name: str) -> Any:
 
 
 def _equal(self: Any, other: Any) -> bool:
-    """Equality is for two stand-ins alone, and a plain truth value."""
+    """A plain truth value, of two stand-ins, or of data and what the tests made themselves."""
     link = type(self).__link__
-    if not isinstance(other, Standin):
-        return unlike(self, other)
+    theirs = isinstance(other, Standin)
     if link.reading:
-        return number_of(self) == number_of(other)
-    said = link.ask("special", self, "__eq__", (other,)) is True
-    link.compared("__eq__", self, other, said)
+        return theirs and number_of(self) == number_of(other)
+    if not theirs and not (self.__sound__ and type(other) in sealing.COPIED and other is not None):
+        return unlike(self, other)
+    answer = link.ask("special", self, "__eq__", (other,))
+    said = answer is not NotImplemented and not is_standin(answer) and bool(answer)
+    link.compared("__eq__", self, other, said or not theirs)  # data that it has seen may serve a later answer
     return said
 
 
