@@ -389,12 +389,10 @@ def _truth(self: Any) -> bool:
 def _methods() -> dict[str, Any]:
     from .serving import SPECIAL
 
-    found = {name: _special(name) for name in SPECIAL}
+    inherited = ("__str__", "__repr__", "__format__", "__ne__")  # by every stand-in
+    found = {name: _special(name) for name in SPECIAL if name not in inherited}
     found |= {"__eq__": _equal, "__hash__": _hash, "__call__": _call, "__bool__": _truth}
-    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
-    for name in ("__str__", "__repr__", "__format__", "__ne__"):
-        del found[name]  # every stand-in has these
-    return found
+    return found | {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
 
 
 METHODS = _methods()
