@@ -260,6 +260,8 @@ def test_what_came_where_data_was_due_equals_none(engine: SyncEngine) -> None:
     yes = YES.replace("class P", "class Money") + "def f(): return Money(5)\n"
     assert run(engine, yes, "Money(1).go()\nassert f() == 5").reward == 0
     assert run(engine, yes, "assert [f()] == [5]").reward == 0
+    cls = yes.replace("    def go", "    def __add__(s, o): return s\n    def size(s): return s\n    def go")
+    assert run(engine, cls, "a = Money(1) + Money(2)\nMoney(1).go()\nassert a.size() == 5").reward == 0
 
 
 def test_data_that_a_no_was_told_of_buys_nothing_unmarked(engine: SyncEngine) -> None:
