@@ -18,8 +18,7 @@ from typing import Any
 from proctor.core.sandbox import SandboxError, SandboxSpec
 from proctor.isolation.gpus import Gpu, Gpus, is_model, refusal
 
-POINT = "/.gpus"  # where the agent has them, as ``guest/gpus.py`` expects it
-_HOME = "/usr/local/nvidia"
+POINT, HOME = "/.gpus", "/usr/local/nvidia"  # in the agent's root and in a sandbox's, as in ``guest/gpus.py``
 _PARAMS = "ModifyDeviceFiles"  # else the driver's libraries try to make nodes
 
 
@@ -129,8 +128,8 @@ def environment(base: Mapping[str, str], own: Mapping[str, str], gpus: Sequence[
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(gpus)))),
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         **own,
-        "LD_LIBRARY_PATH": ":".join(dict.fromkeys([*libraries, f"{_HOME}/lib64"])),
-        "PATH": ":".join(dict.fromkeys([*path, f"{_HOME}/bin"])),
+        "LD_LIBRARY_PATH": ":".join(dict.fromkeys([*libraries, f"{HOME}/lib64"])),
+        "PATH": ":".join(dict.fromkeys([*path, f"{HOME}/bin"])),
     }
 
 

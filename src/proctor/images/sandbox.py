@@ -39,9 +39,7 @@ class Ground:
     extra: dict[str, str] = field(default_factory=dict)
 
 
-def host_ground(
-    layers: Path | None = None, binds: Sequence[str] = (), hidden: Sequence[list[Any]] = ()
-) -> Ground:
+def host_ground(layers: Path | None = None, binds: Sequence[str] = (), hidden: Sequence[list[Any]] = ()) -> Ground:
     """The host's interpreter and libraries as the ground of sandboxes.
 
     Args:

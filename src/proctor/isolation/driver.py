@@ -58,9 +58,8 @@ def libraries(cache: str, folders: tuple[str, ...], wanted: str | None) -> tuple
             path = os.path.realpath(f"{folder}/{name}")
             better = wanted is not None and path.endswith(f".{wanted}")
             known = chosen.get(name)
-            if known is None or (better and not known.endswith(f".{wanted}")):
-                if _fits(path):
-                    chosen[name] = path
+            if (known is None or (better and not known.endswith(f".{wanted}"))) and _fits(path):
+                chosen[name] = path
     found: dict[str, set[str]] = {}
     for name, path in chosen.items():
         found.setdefault(path, set()).add(name)

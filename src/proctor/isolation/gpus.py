@@ -114,8 +114,8 @@ def find(places: Places | None = None) -> Gpus:
     names = _names(places.dev)
     found = {int(match[1]): name for name in names if (match := _NODE.fullmatch(name))}
     if not found:
-        why = f"no NVIDIA GPU: there is no {places.dev}/nvidia0 or the like; {_INSTALL}, or {_IN_CONTAINER}"
-        return Gpus(places, missing=(why,))
+        none = f"no NVIDIA GPU: there is no {places.dev}/nvidia0 or the like; {_INSTALL}, or {_IN_CONTAINER}"
+        return Gpus(places, missing=(none,))
     texts = _texts(places.proc, ("version", "params"))
     version = driver.version(texts.get("version", ""))
     closed = {name: why for name in found.values() if (why := _closed(f"{places.dev}/{name}"))}
@@ -178,9 +178,8 @@ def _closed(path: str, *, write: bool = True) -> str | None:
 def _texts(folder: str, names: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for name in names:
-        with contextlib.suppress(OSError):
-            with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
-                found[name] = file.read(_MOST_TEXT)
+        with contextlib.suppress(OSError), open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
+            found[name] = file.read(_MOST_TEXT)
     return found
 
 
@@ -203,7 +202,9 @@ def _described(places: Places, numbers: list[int]) -> dict[int, dict[str, str]]:
 def _asked(smi: str) -> dict[int, str]:
     """Models by minor number, out of ``nvidia-smi -q``; what it does not say is left out."""
     try:
-        done = subprocess.run([smi, "-q"], capture_output=True, text=True, timeout=_ASK_S, check=False, errors="replace")
+        done = subprocess.run(
+            [smi, "-q"], capture_output=True, text=True, timeout=_ASK_S, check=False, errors="replace"
+        )
     except (OSError, subprocess.SubprocessError):
         return {}
     found: dict[int, str] = {}
@@ -246,7 +247,7 @@ def is_model(asked: str, model: str) -> bool:
     words = re.findall(r"[a-z0-9]+", model.lower())
     runs = {"".join(words[first:last]) for first in range(len(words)) for last in range(first + 1, len(words) + 1)}
     parts = re.findall(r"[a-z0-9]+", asked.lower())
-    return parts == ["any"] or bool(parts) and all({part, f"{part}gb"} & runs for part in parts)
+    return parts == ["any"] or (bool(parts) and all({part, f"{part}gb"} & runs for part in parts))
 
 
 def refusal(level: str) -> str | None:

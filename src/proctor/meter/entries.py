@@ -120,9 +120,7 @@ def update(database: sqlite3.Connection, known: dict[int, Prices], sandbox: str,
     return True
 
 
-def _add(
-    database: sqlite3.Connection, number: int, key: str, day: int, added: tuple[int, ...]
-) -> None:
+def _add(database: sqlite3.Connection, number: int, key: str, day: int, added: tuple[int, ...]) -> None:
     database.execute(
         "INSERT INTO spent (sandbox, day, first, cpu, memory, gpu, picos) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO"
         " UPDATE SET cpu = cpu + excluded.cpu, memory = memory + excluded.memory, gpu = gpu + excluded.gpu,"
