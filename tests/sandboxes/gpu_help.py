@@ -37,10 +37,13 @@ class Tree:
 
     def __init__(self, top: Path) -> None:
         self.top = top
-        self.dev, self.proc, self.lib, self.bin = (top / name for name in ("dev", "proc", "lib", "bin"))
-        for folder in (self.dev, self.proc, self.lib, self.bin):
+        self.dev, self.proc, self.sys = (top / name for name in ("dev", "proc", "sys"))
+        self.lib, self.bin = top / "lib", top / "bin"
+        for folder in (self.dev, self.proc, self.sys, self.lib, self.bin):
             folder.mkdir()
-        self.places = gpus.Places(str(self.dev), str(self.proc), str(top / "cache"), (str(self.lib),), (str(self.bin),))
+        self.places = gpus.Places(
+            str(self.dev), str(self.proc), str(self.sys), str(top / "cache"), (str(self.lib),), (str(self.bin),)
+        )
 
     def find(self) -> gpus.Gpus:
         return gpus.find(self.places)
@@ -59,8 +62,8 @@ class Tree:
             if exc.strerror not in ("No such device or address", "No such device"):
                 pytest.skip(f"device nodes in {self.dev} cannot be opened: {exc}")
 
-    def write(self, path: str, text: str) -> None:
-        place = self.proc / path
+    def write(self, path: str, text: str, below: Path | None = None) -> None:
+        place = (below or self.proc) / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
@@ -72,6 +75,10 @@ class Tree:
                 f"gpus/0000:0{number + 1}:00.0/information",
                 f"Model: \t\t {model}\nIRQ:   \t\t 1{number}\nGPU UUID: \t {uuid}\nDevice Minor: \t {number}\n",
             )
+            place = f"devices/pci0000:00/0000:0{number + 1}:00.0"
+            self.write(f"{place}/numa_node", f"{number}\n", self.sys)
+            (self.sys / "bus/pci/devices").mkdir(parents=True, exist_ok=True)
+            (self.sys / f"bus/pci/devices/0000:0{number + 1}:00.0").symlink_to(f"../../../{place}")
 
     def shared(self) -> None:
         self.node("nvidiactl", 195, 255)
@@ -107,6 +114,10 @@ class Tree:
         self.smi()
         kernel = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {VERSION}  Tue Mar  5 22:23:56 UTC 2024\n"
         self.write("version", kernel)
+        self.write("module/nvidia/initstate", "live\n", self.sys)
+        self.write("module/kvm/initstate", "live\n", self.sys)
+        self.write("devices/system/memory/block_size_bytes", "8000000\n", self.sys)
+        self.write("devices/system/node/node0/cpumap", "3\n", self.sys)
         self.write("params", "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileMode: 438\n")
         return self
 

@@ -158,11 +158,29 @@ shown = {"cpuinfo", "meminfo", "devices", "modules", "driver"}
 for entry in os.scandir("/proc"):
     if entry.is_symlink() or entry.name.isdigit() or entry.name in shown:
         continue
-    if os.listdir(entry.path) if entry.is_dir() else open(entry.path, "rb").read(1):
+    if os.listdir(entry.path) not in ([], ["vm"]) if entry.is_dir() else open(entry.path, "rb").read(1):
         print(entry.name)
 print(sorted(name for name in os.listdir("/proc") if name.isdigit() and open(f"/proc/{name}/comm").read() == "python3\\n") != [])
 """
     assert boxes.command(box, "python3", "-c", source, user="root").stdout == b"True\n"
+
+
+def test_sys_has_the_sandboxs_own_devices_and_the_kernel_module_and_no_more(boxes: Boxes) -> None:
+    boxes.new(gpu=1)
+    box, plain = boxes.new(gpu=1), boxes.new()
+    files = boxes.sh(box, "cd /sys && find . -type f -o -type l | sort").stdout.decode().splitlines()
+    assert files == [
+        "./bus/pci/devices/0000:02:00.0", "./devices/pci0000:00/0000:02:00.0/numa_node",
+        "./devices/system/memory/block_size_bytes", "./devices/system/node/node0/cpumap", "./module/nvidia/initstate",
+    ]  # fmt: skip
+    assert boxes.sh(box, "cat /sys/bus/pci/devices/*/numa_node").stdout == b"1\n"
+    done = boxes.sh(box, "echo 5 > /sys/bus/pci/devices/0000:02:00.0/numa_node", user="root")
+    assert b"Read-only file system" in done.stderr, done.stderr
+    assert boxes.sh(plain, "ls -A /sys").stdout == b""
+
+
+def test_a_memory_file_can_be_made(boxes: Boxes) -> None:
+    assert boxes.python(boxes.new(gpu=1), "import os\nprint(os.memfd_create('m') > 2)\n").stdout == b"True\n"
 
 
 _ORDER = """

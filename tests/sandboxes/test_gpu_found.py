@@ -26,6 +26,10 @@ def test_a_host_with_gpus(tree: Tree) -> None:
         (number, f"nvidia{number}", model) for number, model in enumerate(MODELS)
     ]
     assert found.devices[1].uuid == "GPU-00000001-aaaa-bbbb-cccc-dddddddddddd"
+    assert [(gpu.bus, gpu.system) for gpu in found.devices] == [
+        (f"0000:0{number}:00.0", f"devices/pci0000:00/0000:0{number}:00.0") for number in (1, 2, 3)
+    ]
+    assert found.system == ("module/nvidia", "devices/system/node", "devices/system/memory/block_size_bytes")
     assert found.nodes == ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
     assert found.version == VERSION
     assert [(library.name, library.links) for library in found.libraries] == [

@@ -111,6 +111,8 @@ class Pool:
             "libraries": [[library.name, list(library.links)] for library in self.found.libraries],
             "program": self.found.smi is not None,
             "texts": texts,
+            "system": [*self.found.system, *(gpu.system for gpu in gpus if gpu.system)],
+            "links": {f"bus/pci/devices/{gpu.bus}": f"../../../{gpu.system}" for gpu in gpus if gpu.system},
         }
 
 

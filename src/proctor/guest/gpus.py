@@ -1,6 +1,6 @@
-"""What a sandbox with GPUs has beside others: their nodes, the driver's libraries, and what the driver tells in /proc.
+"""What a sandbox with GPUs has beside others: their nodes, the driver's libraries, and what tells of them in /proc and /sys.
 
-The agent's root holds the nodes and libraries of all GPUs of the host below
+The agent's root holds the nodes, libraries and parts of /sys of all GPUs of the host below
 ``POINT``, where no sandbox sees them: a sandbox's root is made of other
 directories. From there a sandbox binds those that it was given, and no other
 has a path to any: nobody in a sandbox can make a node.
@@ -20,6 +20,7 @@ _SMALL = "mode=755,size=1m,nr_inodes=4096"
 _PLAIN = linux.MS_NOSUID | linux.MS_NODEV
 # Of what a full /proc has beside processes: CUDA asks for the kernel module and its numbers, libraries for processors.
 _SHOWN = ("cpuinfo", "meminfo", "devices", "modules")
+_SETTINGS = ("vm/mmap_min_addr", "vm/overcommit_memory")  # of /proc/sys
 
 
 def devices(target: str, names: list[str]) -> None:
@@ -69,24 +70,55 @@ def proc(target: str, texts: dict[str, str]) -> None:
     except OSError:
         mount_proc(target)
         return
+    made = {"driver": {f"nvidia/{path}": text for path, text in texts.items()}, "sys": _settings(f"{target}/sys")}
     for entry in os.scandir(target):
-        if entry.name.isdigit() or entry.is_symlink() or entry.name in (*_SHOWN, "driver"):
+        if entry.name.isdigit() or entry.is_symlink() or entry.name in (*_SHOWN, *made):
             continue
         if entry.is_dir():
             linux.mount("none", entry.path, "tmpfs", flags | linux.MS_RDONLY, "mode=555,size=4k,nr_inodes=2")
         else:
             linux.mount("/dev/null", entry.path, None, linux.MS_BIND)
-    linux.mount("none", f"{target}/driver", "tmpfs", flags, _SMALL)
-    for path, text in texts.items():
-        place = f"{target}/driver/nvidia/{path}"
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        with open(place, "w", encoding="utf-8") as file:
-            file.write(text)
-    _close(f"{target}/driver", linux.MS_NOEXEC)
+    for folder, files in made.items():
+        linux.mount("none", f"{target}/{folder}", "tmpfs", flags, _SMALL)
+        for path, text in files.items():
+            place = f"{target}/{folder}/{path}"
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w", encoding="utf-8") as file:
+                file.write(text)
+        if folder == "driver":
+            os.makedirs(f"{target}/{folder}/nvidia-uvm")
+        _close(f"{target}/{folder}", linux.MS_NOEXEC)
+
+
+def _settings(folder: str) -> dict[str, str]:
+    found = {}
+    for name in _SETTINGS:
+        try:
+            with open(f"{folder}/{name}", encoding="utf-8") as file:
+                found[name] = file.read()
+        except OSError:
+            continue  # this kernel has none, or does not tell
+    return found
+
+
+def system(target: str, places: list[str], links: dict[str, str]) -> None:
+    """Lay out a /sys that has these parts of the host's, read-only; without it CUDA does not start.
+
+    Args:
+        places: files and directories below ``POINT``/sys.
+        links: {path: what it leads to}.
+    """
+    linux.mount("none", target, "tmpfs", _PLAIN | linux.MS_NOEXEC, _SMALL)
+    for path in places:
+        _bind(f"{POINT}/sys/{path}", f"{target}/{path}")
+    for path, to in links.items():
+        os.makedirs(os.path.dirname(f"{target}/{path}"), exist_ok=True)
+        os.symlink(to, f"{target}/{path}")
+    _close(target, linux.MS_NOEXEC)
 
 
 def _bind(source: str, target: str) -> None:
-    point(target, False)
+    point(target, os.path.isdir(source))
     linux.mount(source, target, None, linux.MS_BIND)
 
 

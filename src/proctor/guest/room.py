@@ -63,8 +63,8 @@ class Room:
 
     def set_filter(self, *, gpu: bool = False) -> None:
         """The system call filter of all commands from now on."""
-        if gpu:
-            self.slot.seccomp = seccomp.build(memory_files=self.slot.group.memory, gpu=True)
+        if gpu:  # CUDA does not start without memory files, whether something counts them or not
+            self.slot.seccomp = seccomp.build(gpu=True)
         if not self.slot.group.cpu:
             self.slot.seccomp = seccomp.counting(self.slot.seccomp or b"")
         linux.seccomp_prepare(self.slot.seccomp or b"")

@@ -28,7 +28,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
             [[host path, name]]; ``devices`` beyond the usual, if any;
-            ``hidden`` [[host path, path inside, whether it is a device]]: files that no skeleton shows, if any;
+            ``hidden`` [[host path, path inside, whether it is a device]]: what no skeleton shows, if anything;
             ``skeleton``: where to lay out files, links and mount points once more, if
             anywhere; then ``owned``: directories that are made, with all below them but for ``owned_but``, below
             ``owned_at`` for ``owner``.
@@ -70,7 +70,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     for fd, inside in devices:
         _bind(f"{fds}/{fd}", top + inside, False)
     for fd, inside, is_node in hidden:
-        _bind(f"{fds}/{fd}", top + inside, False)
+        _bind(f"{fds}/{fd}", top + inside, stat.S_ISDIR(os.stat(fd).st_mode))
         if not is_node:
             linux.mount_readonly(top + inside)
     if own_proc:

@@ -25,6 +25,11 @@ _WANTED = ("nvidia-uvm-tools",)
 _NODE = re.compile(r"nvidia(\d+)")
 _ASK_S = 20.0
 _MOST_TEXT = 1 << 16
+_TEXTS = ("information", "numa_status", "registry")  # of a device
+_SYSTEM = (
+    "module/nvidia", "module/nvidia_uvm", "module/nvidia_modeset", "module/nvidia_drm", "devices/system/node",
+    "devices/system/cpu", "devices/system/memory/block_size_bytes",
+)  # fmt: skip
 _INSTALL = "install the NVIDIA driver, and check that `nvidia-smi` lists the GPU on this host"
 _IN_CONTAINER = "in a container start it with its GPUs (docker run --gpus all)"
 
@@ -34,13 +39,14 @@ class Places:
     """Where to look.
 
     Attributes:
-        dev: directory of the nodes. proc: of the kernel module's texts.
+        dev: directory of the nodes. proc: of the kernel module's texts. sys: of the kernel's objects.
         cache: of the loader. libraries: directories that are looked through beside it.
         programs: directories of ``nvidia-smi``.
     """
 
     dev: str = "/dev"
     proc: str = "/proc/driver/nvidia"
+    sys: str = "/sys"
     cache: str = "/etc/ld.so.cache"
     libraries: tuple[str, ...] = driver.FOLDERS
     programs: tuple[str, ...] = driver.PROGRAMS
@@ -54,6 +60,8 @@ class Gpu:
         number: its minor number. node: its name below ``dev``.
         path: the node on this host.
         capabilities: names of the nodes of its MIG instances.
+        bus: its place on the bus, as in ``0000:01:00.0``; None where the kernel module does not tell.
+        system: its directory below ``sys``, None where there is none.
         texts: what the kernel module says of it: (path below ``proc``, text).
     """
 
@@ -62,6 +70,8 @@ class Gpu:
     path: str
     model: str = UNKNOWN
     uuid: str | None = None
+    bus: str | None = None
+    system: str | None = None
     capabilities: tuple[str, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
 
@@ -79,6 +89,7 @@ class Gpus:
         libraries: files of the driver. smi: path of ``nvidia-smi``, None where there is none.
         version: of the kernel module, None where it does not say.
         texts: what the kernel module says of no single device.
+        system: what of ``sys`` concerns no single device.
         missing: what was looked for in vain, with where and what to do; a sentence each.
     """
 
@@ -89,6 +100,7 @@ class Gpus:
     smi: str | None = None
     version: str | None = None
     texts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    system: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
     def state(self) -> str:
@@ -105,6 +117,8 @@ class Gpus:
         names = [*self.nodes, *(name for gpu in self.devices for name in (gpu.node, *gpu.capabilities))]
         rows = [(f"{self.places.dev}/{name}", f"dev/{name}", True) for name in names]
         rows += [(library.path, f"lib/{library.name}", False) for library in self.libraries]
+        parts = [*self.system, *(gpu.system for gpu in self.devices if gpu.system)]
+        rows += [(f"{self.places.sys}/{part}", f"sys/{part}", False) for part in parts]
         return rows + ([(self.smi, "bin/nvidia-smi", False)] if self.smi else [])
 
 
@@ -136,12 +150,14 @@ def find(places: Places | None = None) -> Gpus:
         return Gpus(places, version=version, missing=missing)
     smi = driver.program(places.programs)
     told = _described(places, [_minor(f"{places.dev}/{name}") for name in devices])
-    if not all(row.get("model") for row in told.values()) and smi is not None:
-        for number, model in _asked(smi).items():
-            told.setdefault(number, {}).setdefault("model", model)
-    gpus = tuple(_gpu(places, name, told, names) for name in devices)
+    if smi is not None and not all(row.model for row in told.values()):
+        asked = _asked(smi)
+        for number, row in told.items():
+            row.model = row.model or asked.get(number, "")
+    gpus = tuple(_gpu(places, name, told) for name in devices)
     shared = (*SHARED, *(name for name in _WANTED if name in names and not _closed(f"{places.dev}/{name}")))
-    return Gpus(places, gpus, shared, libraries, smi, version, tuple(texts.items()), missing)
+    system = tuple(path for path in _SYSTEM if os.path.exists(f"{places.sys}/{path}"))
+    return Gpus(places, gpus, shared, libraries, smi, version, tuple(texts.items()), system, missing)
 
 
 def _names(folder: str) -> list[str]:
@@ -183,19 +199,27 @@ def _texts(folder: str, names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _described(places: Places, numbers: list[int]) -> dict[int, dict[str, str]]:
-    """What the kernel module says of each device, by its minor number: ``model``, ``uuid``, ``place`` and ``text``."""
-    found: dict[int, dict[str, str]] = {number: {} for number in numbers}
-    for place in sorted(_names(f"{places.proc}/gpus")):
-        text = _texts(f"{places.proc}/gpus/{place}", ("information",)).get("information", "")
-        rows = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", text, re.M))
-        number = rows.get("Device Minor", "")
+@dataclass(slots=True)
+class _Told:
+    """What the kernel module says of a device."""
+
+    model: str = ""
+    uuid: str | None = None
+    bus: str | None = None
+    texts: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _described(places: Places, numbers: list[int]) -> dict[int, _Told]:
+    """What the kernel module says of each device, by its minor number."""
+    found = {number: _Told() for number in numbers}
+    for bus in sorted(_names(f"{places.proc}/gpus")):
+        texts = _texts(f"{places.proc}/gpus/{bus}", _TEXTS)
+        rows = dict(re.findall(r"^([^:\n]+):[ \t]*(.*?)[ \t]*$", texts.get("information", ""), re.M))
+        number, uuid = rows.get("Device Minor", ""), rows.get("GPU UUID", "")
         if number.isascii() and number.isdigit() and int(number) in found:
-            found[int(number)] = {"place": f"gpus/{place}/information", "text": text}
-            if rows.get("Model"):
-                found[int(number)]["model"] = rows["Model"]
-            if rows.get("GPU UUID", "").startswith("GPU-") and "?" not in rows["GPU UUID"]:
-                found[int(number)]["uuid"] = rows["GPU UUID"]
+            known = uuid if uuid.startswith("GPU-") and "?" not in uuid else None  # a GPU that slept has no UUID yet
+            files = [(f"gpus/{bus}/{name}", text) for name, text in texts.items()]
+            found[int(number)] = _Told(rows.get("Model", ""), known, bus, files)
     return found
 
 
@@ -218,11 +242,13 @@ def _asked(smi: str) -> dict[int, str]:
     return found
 
 
-def _gpu(places: Places, name: str, told: Mapping[int, Mapping[str, str]], names: list[str]) -> Gpu:
+def _gpu(places: Places, name: str, told: Mapping[int, _Told]) -> Gpu:
     path = f"{places.dev}/{name}"
     number = _minor(path)
-    row = told.get(number, {})
-    texts = [(row["place"], row["text"])] if "place" in row else []
+    row = told[number]
+    texts = list(row.texts)
+    system = os.path.realpath(f"{places.sys}/bus/pci/devices/{row.bus}")
+    inside = row.bus is not None and os.path.isdir(system) and system.startswith(f"{os.path.realpath(places.sys)}/")
     nodes = []
     top = Path(places.proc, "capabilities", f"gpu{number}", "mig")
     for access in sorted(top.glob("gi*/access")) + sorted(top.glob("gi*/ci*/access")):
@@ -232,7 +258,8 @@ def _gpu(places: Places, name: str, told: Mapping[int, Mapping[str, str]], names
         if minor and not _closed(f"{places.dev}/{node}", write=False):
             nodes.append(node)
             texts.append((str(access.relative_to(places.proc)), text))
-    return Gpu(number, name, path, row.get("model", UNKNOWN), row.get("uuid"), tuple(nodes), tuple(texts))
+    below = os.path.relpath(system, os.path.realpath(places.sys)) if inside else None
+    return Gpu(number, name, path, row.model or UNKNOWN, row.uuid, row.bus, below, tuple(nodes), tuple(texts))
 
 
 # ---------------------------------------------------------------- models and levels
