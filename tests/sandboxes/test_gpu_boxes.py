@@ -16,7 +16,7 @@ import pytest
 from box_help import SMALL, Boxes
 from gpu_help import MODELS, VERSION, Tree, a_tree
 
-from proctor.core.errors import IsolationUnavailable
+from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import SandboxError, SandboxSpec, State, StopReason
 from proctor.engine.sandbox import Sandbox
 from proctor.images.store import Store
@@ -348,7 +348,7 @@ def test_where_the_driver_has_gone_only_gpus_fail(tree: Tree) -> None:
             if (lobby := own.engine.rooms.lobby) is not None:
                 own.run(lobby.close())  # another agent is made, which does not find it
             assert own.command(own.new(), "true").exit_code == 0
-            with pytest.raises(Exception, match="cannot be opened"):
+            with pytest.raises(InfrastructureError, match="cannot be opened"):
                 own.new(gpu=1)
             assert not own.engine.gpus.held
             assert own.command(own.new(gpu=1, gpu_models=("H100",)), "true").exit_code == 0

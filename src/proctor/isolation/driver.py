@@ -13,10 +13,9 @@ MAIN = "libcuda.so.1"
 FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/nvidia", "/usr/lib",
-    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/run/opengl-driver/lib", "/home/kubernetes/bin/nvidia/lib64",
+    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/run/opengl-driver/lib",
 )  # fmt: skip
-PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/opt/bin", "/run/current-system/sw/bin",
-            "/home/kubernetes/bin/nvidia/bin")  # fmt: skip
+PROGRAMS = ("/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/opt/bin", "/run/current-system/sw/bin")
 _STEMS = (
     "cuda", "cudadebugger", "nvcuvid", "nvidia-allocator", "nvidia-cfg", "nvidia-compiler", "nvidia-encode",
     "nvidia-fatbinaryloader", "nvidia-gpucomp", "nvidia-ml", "nvidia-nvvm", "nvidia-nvvm70", "nvidia-opencl",
