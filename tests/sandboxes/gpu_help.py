@@ -21,6 +21,18 @@ from proctor.isolation import gpus
 
 VERSION = "550.54.15"
 MODELS = ("Tesla T4", "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3")
+NAMES = ["nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
+SHARED = NAMES[3:]
+# A program that tells what opening each of NAMES comes to.
+OPEN = """
+import errno, os
+for name in {names}:
+    try:
+        os.close(os.open("/dev/" + name, os.O_RDWR))
+        print(name, "open")
+    except OSError as exc:
+        print(name, errno.errorcode[exc.errno])
+"""
 _PROGRAM = "int cuInit(unsigned flags) { return 4200 + flags; }\n"
 _SMI = """#!/bin/sh
 if [ "$1" = -q ]; then cat <<END

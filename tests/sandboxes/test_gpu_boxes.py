@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from box_help import SMALL, Boxes
-from gpu_help import MODELS, VERSION, Tree, a_tree
+from gpu_help import MODELS, NAMES, OPEN, SHARED, VERSION, Tree, a_tree
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import SandboxError, SandboxSpec, State, StopReason
@@ -22,18 +22,6 @@ from proctor.engine.sandbox import Sandbox
 from proctor.images.store import Store
 from proctor.meter.ledger import Ledger
 from proctor.meter.prices import Prices
-
-NAMES = ["nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
-SHARED = NAMES[3:]
-_OPEN = """
-import errno, os
-for name in {names}:
-    try:
-        os.close(os.open("/dev/" + name, os.O_RDWR))
-        print(name, "open")
-    except OSError as exc:
-        print(name, errno.errorcode[exc.errno])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +51,7 @@ def boxes(host: Boxes) -> Iterator[Boxes]:
 
 def reached(boxes: Boxes, box: Sandbox, **options: str) -> dict[str, str]:
     """What opening each node comes to."""
-    done = boxes.command(box, "python3", "-c", _OPEN.format(names=NAMES), **options)
+    done = boxes.command(box, "python3", "-c", OPEN.format(names=NAMES), **options)
     assert done.exit_code == 0, done.stderr
     return dict(line.split() for line in done.stdout.decode().splitlines())
 

@@ -63,6 +63,7 @@ def test_a_node_that_sandboxes_could_not_open_is_not_given(tree: Tree) -> None:
     found = tree.find()
     assert [gpu.number for gpu in found.devices] == [0, 2]
     assert "nvidia1 has mode 0660" in found.missing[0]
+    assert found.missing[0] in found.state()
     (tree.dev / "nvidiactl").chmod(0o600)
     assert not tree.find().devices
 

@@ -108,7 +108,8 @@ class Gpus:
         if not self.devices:
             return f"none to give: {'; '.join(self.missing)}"
         kernel = f", driver {self.version}" if self.version else ""
-        return f"{len(self.devices)} to give ({', '.join(map(str, self.devices))}){kernel}"
+        but = f"; not these: {'; '.join(self.missing)}" if self.missing else ""
+        return f"{len(self.devices)} to give ({', '.join(map(str, self.devices))}){kernel}{but}"
 
     def hidden(self) -> list[tuple[str, str, bool]]:
         """What the agent of sandboxes binds where no sandbox sees it: (path here, name there, whether it is a node)."""
