@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meter_help import dollars, micros
 
@@ -22,6 +22,7 @@ from proctor.meter.usage import Usage
 seconds = st.decimals(0, 10**6, places=6).map(float)
 vcpus = st.sampled_from([0.05, 0.25, 0.5, 1.0, 1.5, 2.0, 64.0])
 memories = st.integers(1, 1 << 18)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy host draws numbers slowly
 
 
 def test_a_training_run_of_200_000_sandboxes_costs_7_dollars_78() -> None:
@@ -55,6 +56,7 @@ def test_storage_by_the_month() -> None:
     assert Prices().storage_picos(10**9, -5) == 0
 
 
+@patient
 @given(seconds, seconds, vcpus, memories, st.decimals(0, 1000, places=6), st.decimals(0, 1, places=3))
 def test_costs_are_exact(cpu: float, wall: float, vcpu: float, memory: int, price: Decimal, floor: Decimal) -> None:
     prices = Prices(cpu_hour=price, memory_hour=price // 7, cpu_floor=floor)  # type: ignore[arg-type]
@@ -84,6 +86,7 @@ def test_lists_of_before_there_was_a_price_of_gpus_charge_none() -> None:
         Prices.from_json('{"cpu_hour": "1/40"}')
 
 
+@patient
 @given(
     seconds, seconds, vcpus, memories, st.integers(0, 10**9), st.sampled_from([0.5, 1.0, 4.0, 96.0]), st.integers(0, 3)
 )
@@ -113,6 +116,7 @@ def test_what_costs_nothing_reaches_no_ceiling() -> None:
     assert Usage(1, 1, 1, 1024).seconds_until(0, free) == 0.0
 
 
+@patient
 @given(seconds, seconds, vcpus, memories)
 def test_rounding_moves_no_ceiling(cpu: float, wall: float, vcpu: float, memory: int) -> None:
     usage, exact = Usage(cpu, wall, vcpu, memory), dollars(round(cpu, 6), round(wall, 6), vcpu, memory)
