@@ -7,8 +7,12 @@ driver itself does is tried by nobody here.
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import os
 import signal
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from gpu_help import MODELS, NAMES, OPEN, SHARED, VERSION, Tree, a_tree
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import SandboxError, SandboxSpec, State, StopReason
 from proctor.engine.sandbox import Sandbox
+from proctor.images.records import Base
 from proctor.images.store import Store
 from proctor.meter.ledger import Ledger
 from proctor.meter.prices import Prices
@@ -344,3 +349,39 @@ def test_where_the_driver_has_gone_only_gpus_fail(tree: Tree) -> None:
             (tree.dev / "gone").rename(hidden)
     finally:
         own.close()
+
+
+_TOOL = """
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **paths) {
+    for (int i = 1; i < count; i++) {
+        int fd = open(paths[i], O_RDONLY);
+        printf("%d ", fd < 0 ? errno : 0);
+    }
+    return 0;
+}
+"""
+
+
+def test_an_image_without_the_hosts_system_has_them_too(boxes: Boxes, tree: Tree) -> None:
+    tool = tree.top / "tool"
+    made = subprocess.run(["gcc", "-static", "-x", "c", "-o", tool, "-"], input=_TOOL.encode(), capture_output=True)
+    if made.returncode:
+        pytest.skip("no compiler with a static libc")
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        member = tarfile.TarInfo("bin/tool")
+        member.mode, member.size = 0o755, tool.stat().st_size
+        tar.addfile(member, io.BytesIO(tool.read_bytes()))
+    data.seek(0)
+    store = boxes.engine.roots.store
+    assert store is not None
+    store.commit([store.add_layer(data)], base=Base.OCI, name="alone")
+    box = boxes.new(gpu=1, image="alone")
+    files = ["/usr/local/nvidia/lib64/libcuda.so.1", "/usr/local/nvidia/bin/nvidia-smi", "/sys/module/nvidia/initstate"]
+    done = boxes.command(box, "/bin/tool", "/dev/nvidia0", "/dev/nvidia1", "/dev/null", "/usr/bin/env", *files)
+    numbers = [errno.ENXIO, errno.ENOENT, 0, errno.ENOENT, 0, 0, 0]
+    assert [int(word) for word in done.stdout.split()] == numbers, done.stderr
