@@ -62,7 +62,8 @@ class SandboxSpec:
         image: name of an image, None for the host's interpreter.
         snapshot: id or name of a snapshot; takes the place of ``image``.
         env: environment of its commands beyond the image's.
-        gpu: number of GPUs.
+        gpu: number of GPUs, which no other sandbox has at that time.
+        gpu_models: names of models, of which each of them is one; empty for any.
     """
 
     name: str | None = None
@@ -78,6 +79,7 @@ class SandboxSpec:
     snapshot: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     gpu: int = 0
+    gpu_models: tuple[str, ...] = ()
 
     @property
     def bound_mib(self) -> int:

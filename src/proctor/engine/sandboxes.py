@@ -25,6 +25,7 @@ from proctor.core.sandbox import (
     StopReason,
 )
 from proctor.engine import capacity
+from proctor.engine.gpus import Pool, environment
 from proctor.engine.outside import Outside, check
 from proctor.engine.queue import Queue
 from proctor.engine.rooms import ATTEMPTS, Pools
@@ -35,6 +36,7 @@ from proctor.engine.using import Use
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import host_ground
 from proctor.images.store import Store
+from proctor.isolation.gpus import Gpus, find
 from proctor.meter.ledger import Ledger
 
 SPARE = 2  # rooms made ahead: one more than a caller uses in the time that it takes to make one
@@ -54,16 +56,18 @@ class Sandboxes(Use):
         store: of images and snapshots; None keeps none.
         ledger: account of what they cost; None keeps none.
         spare: rooms made ahead.
+        gpus: what of this host's is given to sandboxes; None is all that is found now.
     """
 
     def __init__(
         self, *, most: int = MOST, memory_mib: int | None = None, store: Store | None = None,
-        ledger: Ledger | None = None, spare: int = SPARE, outside: Outside | None = None,
+        ledger: Ledger | None = None, spare: int = SPARE, outside: Outside | None = None, gpus: Gpus | None = None,
     ) -> None:  # fmt: skip
         self.outside = outside or Outside()
-        self.ground = host_ground(store.layers if store else None, self.outside.binds)
+        self.gpus = Pool(gpus or find())
+        self.ground = host_ground(store.layers if store else None, self.outside.binds, self.gpus.hidden())
         self.roots = Roots(self.ground, store)
-        self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()))
+        self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()), self.gpus)
         self.pools = Pools(store.layers if store else None, self.ground, min(spare, most))
         self.rooms = self.pools.plain
         self.spending = Spending(ledger, lambda box: self._end_soon(box, StopReason.COST))
@@ -100,6 +104,7 @@ class Sandboxes(Use):
     def forget(self) -> None:
         """In a forked child: the sandboxes are the parent's; let go of what keeps them alive."""
         self.pools.forget()
+        self.gpus.forget()
         for box in self._running():
             if box.gate is not None:
                 box.gate.forget()
@@ -119,7 +124,7 @@ class Sandboxes(Use):
             on_wait: called with the number of creates before this one, when it has to wait and whenever that changes.
 
         Raises:
-            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409).
+            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu`` (400).
             InfrastructureError: this host failed.
         """
         if spec.name is not None and spec.name in self._names:
@@ -130,12 +135,11 @@ class Sandboxes(Use):
         seat = root = None
         try:
             check(spec.network)
-            if spec.gpu:
-                raise SandboxError(
-                    "gpu: no NVIDIA device can be given to a sandbox of this host", code="no_gpu", status=400
-                )
+            self.gpus.check(spec, str(self.features.get("level", "jail")))
             root = await self.roots.take(spec)
-            seat = await self.queue.seat(spec.bound_mib + OWN_MIB, wait_s, on_wait)
+            seat = await self.queue.seat(
+                spec.bound_mib + OWN_MIB, wait_s, on_wait, gpus=spec.gpu, models=spec.gpu_models
+            )
             box = Sandbox(spec, seat, self.spending.prices)
             box.root = root
             await self.spending.begin(box)
@@ -189,13 +193,16 @@ class Sandboxes(Use):
 
     def plan(self, box: Sandbox, features: Mapping[str, Any]) -> dict[str, Any]:
         """The request that makes a room this sandbox."""
-        spec, root = box.spec, box.root.rootfs if box.root else Rootfs()
+        spec, root, gpus = box.spec, box.root.rootfs if box.root else Rootfs(), box.seat.devices
         rules = spec.network
         env = self.roots.env(root)
         binds = self.outside.binds if rules.internet else []
         return {
-            "floor": self.roots.floor(spec, root, self.outside.files(rules), binds), "base_env": env,
-            "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
+            "floor": {
+                **self.roots.floor(spec, root, self.outside.files(rules), binds), "gpu": self.gpus.plan(gpus),
+            },
+            "base_env": env, "env": environment(env, spec.env, gpus), "hostname": "sandbox",
+            "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": _PROCESSES,
             "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
             "watched": self.ground.watched, "bounded": bool(features.get("pids")),
@@ -262,13 +269,20 @@ class Sandboxes(Use):
                 await box.lobby.end(box.room, box.measure)
             await self.spending.end(box, reason)
         finally:
-            self.queue.leave(box.seat)
+            self._leave(box)
             if box.pool:
                 box.pool.used -= 1
             if box.root:
                 self.roots.release(box.root)
             while len(self._all) > _KEPT and (old := next(iter(self._all.values()))).state is State.STOPPED:
                 del self._all[old.id]
+
+    def _leave(self, box: Sandbox) -> None:
+        """Give its place to others; GPUs only once all that could use them is dead."""
+        if box.seat.devices and box.room is not None and not box.room.gone.done():
+            box.room.gone.add_done_callback(lambda _: self.queue.leave(box.seat))
+        else:
+            self.queue.leave(box.seat)
 
     async def delete(self, sandbox_id: str) -> None:
         """Stop it and forget its record."""
