@@ -87,7 +87,9 @@ class Machine:
         if name == "/drives/{id}":
             if body["drive_id"] != path.rpartition("/")[2]:
                 raise Refused("The id from the path does not match the id from the body!")
-            if ("socket" in body) == ("path_on_host" in body) or ("path_on_host" in body and "is_read_only" not in body):
+            if ("socket" in body) == ("path_on_host" in body) or (
+                "path_on_host" in body and "is_read_only" not in body
+            ):
                 raise Refused("Exactly one of a file, with is_read_only, and a socket makes a drive.")
         if name == "/actions" and body["action_type"] == "InstanceStart":
             if self.state != "Not started":

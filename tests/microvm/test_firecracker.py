@@ -19,13 +19,14 @@ import pytest
 from engine_help import descendants, descriptors, gone, job, kill, leavings, run
 
 import proctor
-from proctor.core.errors import IsolationUnavailable
+from proctor.core.errors import InputError, IsolationUnavailable
 from proctor.core.limits import Limits
 from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
+from proctor.guest import firecracker as guest_firecracker
 from proctor.images.host import host_image
-from proctor.isolation import erofs, firecracker, initramfs, qemu, sweep, template
+from proctor.isolation import erofs, firecracker, firsttime, initramfs, monitors, qemu, sweep, template
 
 LIMITS = Limits(cpu_s=20, wall_s=120, memory_mib=128)
 TEMPLATE = ["PUT /machine-config", "PUT /boot-source", "PUT /drives/root", "PUT /vsock", "PUT /entropy", "PUT /actions", "PATCH /vm", "PUT /snapshot/create"]  # fmt: skip
@@ -124,7 +125,7 @@ def test_a_case_is_scored_through_it(place: Place, machines: SyncEngine) -> None
     assert (outcome.stdout, outcome.error) == (b"7\n", None)
     assert machines.features["firecracker"] == "1.16.1"
     assert machines.features["level"] == "microvm"
-    assert [place.methods(number) for number in range(3)] == [TEMPLATE[:2] + ["PUT /actions"], TEMPLATE, COPY]
+    assert [place.methods(number) for number in range(3)] == [[*TEMPLATE[:2], "PUT /actions"], TEMPLATE, COPY]
     config, boot, drive, vsock, entropy, start, pause, create = (body for _, _, body in place.host.requests(1))
     assert config == {"vcpu_count": 1, "mem_size_mib": 1024, "smt": False}
     assert "proctor.vsock=1024" in boot["boot_args"].split()
@@ -249,7 +250,7 @@ def test_a_copy_that_does_not_start_is_a_fault_of_the_host(own: Place, request_:
     engine = SyncEngine(slots=1, isolation="microvm", reuse=1)
     try:
         own.host.faults(**{request_: fault})
-        outcomes = [engine.run(job("print(1)", limits=LIMITS))[0] for _ in range(3)]
+        outcomes = [engine.run(job("print(1)", limits=LIMITS))[0] for _ in range(2)]
         errors = [outcome.error for outcome in outcomes if outcome.error]
         assert errors
         assert any(re.search(said.format(request_), error) for error in errors), errors
@@ -261,9 +262,95 @@ def test_a_copy_that_does_not_start_is_a_fault_of_the_host(own: Place, request_:
 
 
 def test_nobody_listens_in_the_machine(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from proctor.isolation import firsttime
-
     monkeypatch.setattr(firsttime, "BOOT_S", 1.0)
     own.host.faults(port="none")
     with pytest.raises(IsolationUnavailable, match="nobody in the machine listens on port 1024"):
         SyncEngine(slots=1, isolation="microvm")
+
+
+def test_its_socket_never_comes(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_firecracker, "_COME_UP_S", 1.0)
+    own.host.faults(socket="none")
+    with pytest.raises(IsolationUnavailable, match="does not make the socket of its API"):
+        SyncEngine(slots=1, isolation="microvm")
+
+
+def test_what_is_missing_is_named(own: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No program, one that is too old, no KVM or one that is not for everybody's use, a kernel that does not come up."""
+    own.host.version("1.15.0")
+    with pytest.raises(IsolationUnavailable, match=r"firecracker is 1\.15\.0, and 1\.16\.1 is the first"):
+        monitors.find()
+    own.host.version("1.17.0")
+    (tmp_path / "kvm").chmod(0o600)
+    if os.geteuid() == 0:
+        with pytest.raises(IsolationUnavailable, match=r"kvm is for root alone.*chmod 660"):
+            monitors.find()
+    (tmp_path / "kvm").unlink()
+    with pytest.raises(IsolationUnavailable, match=r"needs KVM, and .*kvm is not there"):
+        monitors.find()
+    (tmp_path / "kvm").touch()
+    (tmp_path / "kvm").chmod(0o666)
+    monkeypatch.setattr(firecracker, "BOOT_S", 0.5)
+    own.host.faults(boot="none")
+    with pytest.raises(IsolationUnavailable, match=r"no machine boots with .*its kernel is not up after 0 s"):
+        monitors.find()
+    assert "its kernel is not up" in monitors.state()
+    own.host.faults()
+    found = monitors.find()
+    assert (found.monitor, found.version, found.accelerator) == ("firecracker", "1.17.0", "kvm")
+    assert monitors.state().startswith(f"can be had: {own.host.prefix}/bin/firecracker 1.17.0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(qemu, "_FOLDERS", (str(tmp_path),))
+    with pytest.raises(IsolationUnavailable, match=r"needs `firecracker`, and there is none in .*github\.com/firecracker-microvm"):  # fmt: skip
+        monitors.find()
+
+
+def test_a_machine_that_boots_is_remembered(own: Place) -> None:
+    """Once a start of the host, not once an engine."""
+    monitors.find()
+    monitors.find()
+    assert len(own.host.processes) == 1
+
+
+def test_what_is_asked_for_is_taken_or_refused(own: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else instead of what was named; with no name QEMU with KVM, then Firecracker, then QEMU without."""
+    at = dict.fromkeys(("path", "version", "kernel", "modules", "release"), "x")
+    slow, fast = qemu.Qemu(**at, accelerator="tcg"), qemu.Qemu(**at, accelerator="kvm")
+
+    def take(found: qemu.Qemu | None) -> Any:
+        def find(_: Any) -> qemu.Qemu:
+            if found is None:
+                raise IsolationUnavailable("no QEMU")
+            return found
+
+        return find
+
+    def choose(name: str, found: qemu.Qemu | None) -> str:
+        monkeypatch.setattr(qemu, "find", take(found))
+        monkeypatch.setitem(monitors._FIND, "qemu", take(found))
+        taken = monitors.find({**os.environ, monitors.MONITOR: name})
+        return f"{taken.monitor} {taken.accelerator}"
+
+    assert choose("firecracker", fast) == "firecracker kvm"
+    assert choose("qemu", slow) == "qemu tcg"
+    assert [choose("", found) for found in (fast, slow, None)] == ["qemu kvm", "firecracker kvm", "firecracker kvm"]
+    own.host.version("1.0.0")
+    assert choose("", slow) == "qemu tcg"
+    for name, found, words in (("firecracker", fast, "1.0.0"), ("qemu", None, "no QEMU"), ("", None, "no QEMU")):
+        with pytest.raises(IsolationUnavailable, match=words):
+            choose(name, found)
+    with pytest.raises(InputError, match="'xen' is not one of qemu, firecracker") as caught:
+        choose("xen", fast)
+    assert caught.value.field == monitors.MONITOR
+
+
+def test_its_file_of_the_image_is_made_once_and_made_again(own: Place) -> None:
+    for _ in range(2):
+        SyncEngine(slots=1, isolation="microvm").close()
+    (path,) = [path for path in (Path(os.environ["XDG_CACHE_HOME"]) / "proctor/machines/disks").iterdir() if path.name != "lock"]  # fmt: skip
+    assert path.stat().st_mode & 0o777 == 0o444
+    assert sum(own.methods(number) == TEMPLATE for number in range(len(own.host.processes))) == 1
+    path.unlink()
+    SyncEngine(slots=1, isolation="microvm").close()
+    assert path.is_file()
+    assert sum(own.methods(number) == TEMPLATE for number in range(len(own.host.processes))) == 2

@@ -51,8 +51,8 @@ class Api:
         OSError: no socket comes.
     """
 
-    def __init__(self, path: str, alive: Any, deadline_s: float = _COME_UP_S) -> None:
-        self.sock = connect(path, alive, "its API", deadline_s)
+    def __init__(self, path: str, alive: Any) -> None:
+        self.sock = connect(path, alive, "its API")
         self.sock.settimeout(_ANSWER_S)
         self.buffer = b""
 
@@ -65,7 +65,7 @@ class Api:
             self.sock.sendall(head.encode() + text)
             status, answer = self._answer()
         except (ValueError, EOFError, OSError) as exc:
-            raise OSError(f"Firecracker gives no answer to {what}: {exc or 'it has ended'}") from exc
+            raise OSError(f"Firecracker gives no answer to {what}: {str(exc) or 'it has ended'}") from exc
         if not 200 <= status < 300:
             raise OSError(f"Firecracker refuses {what} ({status}): {_fault(answer)}")
 
@@ -105,9 +105,9 @@ def _fault(answer: bytes) -> str:
     return str(told or answer.decode("utf-8", "replace") or "no reason given")[:1000]
 
 
-def connect(path: str, alive: Any, what: str, deadline_s: float = _COME_UP_S) -> socket.socket:
+def connect(path: str, alive: Any, what: str) -> socket.socket:
     """Connect to a socket that is about to be bound; OSError when it is not, or the process has ended."""
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + _COME_UP_S
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
