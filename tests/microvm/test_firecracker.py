@@ -7,6 +7,7 @@ import os
 import random
 import re
 import struct
+import tempfile
 import threading
 import time
 import zlib
@@ -107,13 +108,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _kept: None) -> Iterato
     """One for this test, and nothing of it is left: processes, groups, directories, sockets, descriptors."""
     needs_device()
     place = Place(tmp_path, monkeypatch)
+    (tmp_path / "tried").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tried"))
     before, open_before = set(leavings()), descriptors()
     yield place
     place.host.close()
     assert not gone(lambda: set(leavings()) - before)
     assert not list((tmp_path / "cache").rglob("new-*"))
-    place_now = descriptors()
-    assert place_now - open_before == place_now - place_now
+    assert not list((tmp_path / "tried").iterdir())
+    assert not descriptors() - open_before
 
 
 # ---------------------------------------------------------------- as it should be
@@ -197,7 +200,8 @@ def test_it_is_behind_the_walls_of_a_jail(place: Place, machines: SyncEngine) ->
 def test_nothing_of_it_stays_in_the_file_system(place: Place, machines: SyncEngine) -> None:
     """Its directory is gone as soon as both sockets are connected, while the machine runs."""
     assert run(machines, "print(1)", limits=LIMITS)[0].error is None
-    assert not [path for path in sweep.BOXES.glob(f"proctor-{os.getpid()}-*") if (path / "machine").exists()]
+    boxes = f"proctor-{os.getpid()}-*"
+    assert not gone(lambda: [path for path in sweep.BOXES.glob(boxes) if (path / "machine").exists()])
 
 
 def test_random_kills(own: Place) -> None:

@@ -178,6 +178,18 @@ def test_a_process_that_ends_before_its_socket(tmp_path: Path) -> None:
         guest.connect(str(tmp_path / "none"), ended, "its API")
 
 
+def test_a_directory_with_a_long_name(tmp_path: Path) -> None:
+    """A path of a socket's own may have no more than 107 bytes."""
+    folder = tmp_path / ("x" * 200)
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.open(folder, os.O_PATH)
+        listener.bind(f"/proc/self/fd/{here}/s")
+        os.close(here)
+        listener.listen(1)
+        guest.connect(str(folder / "s"), _alive, "it").close()
+
+
 # ---------------------------------------------------------------- the kernel
 
 

@@ -108,20 +108,26 @@ def _fault(answer: bytes) -> str:
 def connect(path: str, alive: Any, what: str) -> socket.socket:
     """Connect to a socket that is about to be bound; OSError when it is not, or the process has ended."""
     deadline = time.monotonic() + _COME_UP_S
-    while True:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.connect(path)
-            return sock
-        except (FileNotFoundError, ConnectionRefusedError):
-            sock.close()
-            alive()
-            if time.monotonic() > deadline:
-                raise OSError(f"Firecracker does not make the socket of {what}") from None
-            time.sleep(0.005)
-        except OSError as exc:
-            sock.close()
-            raise OSError(f"Firecracker's socket of {what} cannot be connected to: {exc}") from exc
+    folder = os.open(
+        os.path.dirname(path), os.O_PATH | os.O_CLOEXEC
+    )  # a socket's path may have 107 bytes, and this few
+    try:
+        while True:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                sock.connect(f"{_path(folder)}/{os.path.basename(path)}")
+                return sock
+            except (FileNotFoundError, ConnectionRefusedError):
+                sock.close()
+                alive()
+                if time.monotonic() > deadline:
+                    raise OSError(f"Firecracker does not make the socket of {what}") from None
+                time.sleep(0.005)
+            except OSError as exc:
+                sock.close()
+                raise OSError(f"Firecracker's socket of {what} cannot be connected to: {exc}") from exc
+    finally:
+        os.close(folder)
 
 
 def call(sock: socket.socket, port: int = PORT) -> None:

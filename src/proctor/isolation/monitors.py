@@ -56,7 +56,7 @@ def state() -> str:
         words.append(f"with {MONITOR}=firecracker {other.path} {other.version} is taken instead")
     except (IsolationUnavailable, InputError) as exc:
         if _plain(exc) not in words:
-            words.append(_plain(exc))
+            words.append(f"Firecracker instead: {_plain(exc)}")
     return "; ".join(words)
 
 
