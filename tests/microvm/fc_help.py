@@ -8,17 +8,34 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import zlib
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proctor.core.image import Image
-from proctor.isolation import firsttime
+from proctor.core.limits import Limits
+from proctor.images.host import host_image
+from proctor.isolation import erofs, firecracker, firsttime, initramfs, qemu, template
 from proctor.isolation.jail import JailBoundary
 
 HERE = Path(__file__).parent
+LIMITS = Limits(cpu_s=20, wall_s=120, memory_mib=128)
+TEMPLATE = ["PUT /machine-config", "PUT /boot-source", "PUT /drives/root", "PUT /vsock", "PUT /entropy", "PUT /actions", "PATCH /vm", "PUT /snapshot/create"]  # fmt: skip
+COPY = ["PUT /snapshot/load", "PATCH /vm"]
+
+
+def needs_device() -> None:
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("what stands for Firecracker runs by /usr/bin/python3")
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        pytest.skip("the walls around Firecracker hold the device /dev/kvm, which this user has not; it need not work")
 
 
 class Host:
@@ -42,7 +59,7 @@ class Host:
         self.listener.bind(str(prefix / "outside"))
         (prefix / "outside").chmod(0o777)
         self.listener.listen(20)
-        self.acceptor = threading.Thread(target=self._accept)
+        self.acceptor = threading.Thread(target=self._accept, daemon=True)
         self.acceptor.start()
 
     def version(self, version: str) -> None:
@@ -77,7 +94,7 @@ class Host:
                 return
             known: dict[str, Any] = {"requests": [], "around": None, "woken": None}
             self.processes.append(known)
-            thread = threading.Thread(target=self._serve, args=(sock, known))
+            thread = threading.Thread(target=self._serve, args=(sock, known), daemon=True)
             self.threads.append(thread)
             thread.start()
 
@@ -125,3 +142,48 @@ class Host:
         while not os.path.exists(told["listen"]) and process.poll() is None:
             threading.Event().wait(0.01)
         return process
+
+
+def kernel(folder: Path) -> Path:
+    """A kernel's file and its modules, in form only: nothing boots them here."""
+    packed = zlib.compressobj(wbits=31)
+    payload = packed.compress(b"\x7fELF" + bytes(1000)) + packed.flush()
+    head = bytearray(0x1000)
+    head[0x1F1] = 4
+    head[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", head, 0x20E, 0x100)
+    head[0x300 : 0x300 + 8] = b"6.1.0-9\0"
+    struct.pack_into("<II", head, 0x248, 0x1000 - 5 * 512, len(payload))
+    (folder / "boot").mkdir(parents=True)
+    (folder / "boot/vmlinuz-6.1.0-9").write_bytes(bytes(head) + payload)
+    modules = folder / "lib/modules/6.1.0-9/kernel"
+    modules.mkdir(parents=True)
+    for name in initramfs.MODULES["firecracker"]:
+        (modules / f"{name}.ko").write_bytes(b"\0depends=\0")
+    return folder / "boot/vmlinuz-6.1.0-9"
+
+
+class Place:
+    """A host that seems to have Firecracker, KVM and a kernel, and a small image to copy."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.host = Host(folder / "opt", host_image())
+        small = folder / "small"
+        small.mkdir()
+        (small / "file").write_bytes(os.urandom(10_000))
+        plan = {"binds": [[str(small), "/small"]], "links": [], "files": {}, "dirs": [], "covers": {}}
+        whole = erofs.save
+        patch.setattr(erofs, "save", lambda _, extra, place: whole(plan, extra, place))
+        patch.setattr(template, "MEMORY_MIB", 1024)
+        (folder / "kvm").touch()
+        (folder / "kvm").chmod(0o666)
+        patch.setattr(firecracker, "KVM", str(folder / "kvm"))
+        patch.setattr(firecracker, "_tried", unwrap(firecracker._tried))
+        patch.setattr(qemu, "version", unwrap(qemu.version))
+        patch.setenv("PATH", f"{folder}/opt/bin:{os.environ['PATH']}")
+        patch.setenv(qemu.KERNEL, str(kernel(folder / "kernel")))
+        patch.setenv("PROCTOR_MICROVM_MONITOR", "firecracker")
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+
+    def methods(self, number: int) -> list[str]:
+        return [f"{method} {path}" for method, path, _ in self.host.requests(number)]

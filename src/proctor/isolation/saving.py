@@ -114,6 +114,7 @@ def boot(folder: Path, told: dict[str, Any], image: Image, disks: Path) -> float
         pace = firsttime.begin(stream.fileno(), told, image, process.pid)
         api.save(control, "state", "dense")
     except (OSError, channels.Broken, TimeoutError) as exc:
+        words = ""
         with contextlib.suppress(OSError):
             words = "\n".join((folder / "console").read_text("utf-8", "replace").splitlines()[-30:])[-1500:]
         raise IsolationUnavailable(
