@@ -10,6 +10,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,8 +20,10 @@ from typing import Any
 import fc_description
 import pytest
 
+import proctor
 from proctor.core.errors import IsolationUnavailable
 from proctor.guest import firecracker as guest
+from proctor.guest import landlock
 from proctor.isolation import erofs, firecracker, saving
 
 BOOT = {"kernel_image_path": "k", "initrd_path": "i", "boot_args": "a"}
@@ -188,6 +191,34 @@ def test_a_directory_with_a_long_name(tmp_path: Path) -> None:
         os.close(here)
         listener.listen(1)
         guest.connect(str(folder / "s"), _alive, "it").close()
+
+
+_ASK_KVM = """
+import fcntl, os, sys
+sys.path.insert(0, sys.argv[1])
+from guest import landlock, linux
+rules = landlock.ruleset(landlock.abi(), [("/dev/kvm", getattr(landlock, sys.argv[2]))], network=False)
+linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+linux.landlock_restrict(rules)
+kvm = os.open("/dev/kvm", os.O_RDWR)
+try:
+    print(fcntl.ioctl(kvm, 0xAE00))
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_landlock_leaves_kvm_usable() -> None:
+    """From version 5 on Landlock holds back what a device is told, unless that is allowed by itself; 12 is KVM's version."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        pytest.skip("needs the device /dev/kvm")
+    if landlock.abi() < 1:
+        pytest.skip("no Landlock in this kernel")
+    found = {}
+    for right in ("CONTROL", "DEVICE"):
+        command = [sys.executable, "-c", _ASK_KVM, str(Path(proctor.__file__).parent), right]
+        found[right] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert found == {"CONTROL": "12", "DEVICE": "refused" if landlock.abi() >= 5 else "12"}
 
 
 # ---------------------------------------------------------------- the kernel

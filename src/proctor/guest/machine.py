@@ -189,7 +189,7 @@ def become(config: dict[str, Any], sockets: Sockets | firecracker.Ends, go: int)
         rows = [("/", landlock.READ)] if config["walled"] else [(path, landlock.READ) for path in machine["readable"]]
         rows += [("/proc", landlock.READ), ("/dev/null", landlock.DEVICE), *allowed]
         if machine["accelerator"] == "kvm":
-            rows.append(("/dev/kvm", landlock.DEVICE))
+            rows.append(("/dev/kvm", landlock.CONTROL))
         rules = landlock.ruleset(landlock.abi(), rows, network=not config["walled"])
     linux.drop_bounding_set(0)
     if os.geteuid() == 0:
