@@ -6,6 +6,7 @@ import sys
 import types
 from typing import Any
 
+from .likedata import MADE_FROM
 from .standins import Standin, StandinType
 
 ISINSTANCE, ISSUBCLASS = "__isinstance__", "__issubclass__"
@@ -31,11 +32,13 @@ def derives(kind: Any, kinds: Any) -> bool:
     if not _isinstance(kinds, type) or _isinstance(kinds, StandinType) or kinds is object:
         return False
     for base in type.mro(kind):
-        real = _loaded(type.__dict__["__dict__"].__get__(base).get("__library__"))
-        if real is not None and _issubclass(real, kinds):
+        has = type.__dict__["__dict__"].__get__(base)
+        if any(
+            real is not None and _issubclass(real, kinds)
+            for real in (_loaded(has.get("__library__")), has.get(MADE_FROM))
+        ):
             return True
-    data = kind.__data__
-    return _isinstance(data, type) and _issubclass(data, kinds)
+    return False
 
 
 def _loaded(library: Any) -> Any:
