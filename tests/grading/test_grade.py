@@ -389,7 +389,7 @@ def test_the_top_level_of_the_tests_counts_where_it_failed_or_is_all_there_is(ma
     rows = {"module": False, "test_a": True, "test_b": True}
     found = one(make, TESTED, each(lambda case: ran(result=report(case, rows))))
     assert [case.name for case in found.cases] == ["module", "test_a", "test_b"]
-    assert found.reward == pytest.approx(2 / 3)
+    assert found.reward == 0  # the tests before the line that failed too
     alone = Problem(id="p", mode="unit_tests", test_code="import inspect\nassert f(1) == 2")
     for good, reward in ((True, 1.0), (False, 0.0)):
         found = one(make, alone, each(lambda case, good=good: ran(result=report(case, {"module": good}))))

@@ -327,7 +327,7 @@ def test_coroutine_tests_are_awaited(engine: SyncEngine) -> None:
         assert run(engine, "def f(x): return 5", tests).reward == 1.0
 
 
-def test_tests_after_the_line_that_failed_count(engine: SyncEngine) -> None:
+def test_a_file_that_is_not_read_to_its_end_passes_no_test(engine: SyncEngine) -> None:
     tests = """
 import pytest
 from solution import easy, make
@@ -342,7 +342,7 @@ class TestHard:
 def test_d(n): assert DATA.x == n
 """
     found = run(engine, "def easy(x): return 1\ndef make(): raise ValueError\n", tests, module=True)
-    assert {case.name for case in found.cases if case.verdict is OK} == {"TestEasy.test_a"}
+    assert found.reward == 0  # as with a runner, which finds no tests there
     assert {case.name for case in found.cases} == {
         "module",
         "TestEasy.test_a",

@@ -94,3 +94,57 @@ def test_expected_failures_by_exception_and_strictly(engine: SyncEngine) -> None
     )
     assert run(engine, "def f(x): return 0", strict).reward == 0.5
     passes(engine, "def f(x): return x", strict)
+
+
+# Programs by which more, or fewer, tests would run or count than are written; each gets its share of those alone.
+FEWER = [
+    ("def total(c):\n    c.clear()\n    return 10\ndef f(n): return 0",
+     "import pytest\nCASES = [1, 2, 3]\ndef test_a(): assert total(CASES) == 10\n@pytest.mark.parametrize('n', CASES)\ndef test_f(n): assert f(n) == n ** 3", 0.25),
+    ("def total(c):\n    c[:] = [0] * 40\n    return 10\ndef f(n): return 0",
+     "import pytest\nCASES = [1, 2, 3]\ndef test_a(): assert total(CASES) == 10\n@pytest.mark.parametrize('n', CASES)\ndef test_f(n): assert f(n) == n ** 3", 0.25),
+    ("def total(c):\n    c.clear()\n    return 10\ndef f(n): return 0",
+     "import pytest\nCASES = [1, 2, 3]\n@pytest.fixture(params=CASES)\ndef n(request): return request.param\ndef test_a(): assert total(CASES) == 10\ndef test_f(n): assert f(n) == n ** 3", 0.25),
+    ("def make(): raise ValueError\ndef f(n): return 1",
+     "import pytest\ndef test_a(): assert f(1) == 1\nclass TestB:\n    def setup_class(cls): cls.made = make()\n    @pytest.mark.parametrize('n', range(9))\n    def test_b(self, n): assert f(n) == 1", 0.1),
+    ("def slow(n): return n", "import pytest, solution\ndef test_a(): assert slow(3) == 3\n@(pytest.mark.xfail(reason='x') if not hasattr(solution, 'fast') else pytest.mark.fast)\ndef test_b(): assert solution.fast(3) == 9", 0.5),
+    ("def slow(n): return n", "import pytest, solution\ndef needs(name): return pytest.mark.xfail(not hasattr(solution, name), reason='x')\ndef test_a(): assert slow(3) == 3\n@needs('fast')\ndef test_b(): assert solution.fast(3) == 9", 0.5),
+    ("def slow(n): return n", "import unittest, solution\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(slow(3), 3)\n    @(unittest.expectedFailure if not hasattr(solution, 'fast') else lambda f: f)\n    def test_b(self): self.assertEqual(solution.fast(3), 9)", 0.5),
+    ("def slow(n): return n", "import pytest\ndef test_a(): assert slow(3) == 3\n@pytest.mark.skipif('fast' not in globals(), reason='x')\ndef test_b(): assert fast(3) == 9", 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", range(len(FEWER)))
+def test_no_program_says_how_many_tests_count(engine: SyncEngine, row: int) -> None:
+    program, tests, share = FEWER[row]
+    assert run(engine, program, tests).reward == pytest.approx(share)
+
+
+UNNAMED = [
+    "import solution\nfor name in vars(solution).get('CASES', []):\n    globals()[f'test_{name}'] = lambda: None\ndef test_a(): assert slow(3) == 3",
+    "import unittest, solution\nclass Hard(unittest.TestCase):\n    def test_b(self): self.assertEqual(solution.fast(3), 9)\nclass T(Hard if hasattr(solution, 'fast') else unittest.TestCase):\n    def test_a(self): self.assertEqual(slow(3), 3)\ndel Hard",
+    "import pytest, solution\nROWS = [1, 2]\ndef prepare(): solution.normalize(ROWS)\nprepare()\ndef test_a(): assert slow(3) == 3\n@pytest.mark.parametrize('n', ROWS)\ndef test_b(n): assert slow(n) == 9",
+]
+
+
+@pytest.mark.parametrize("tests", UNNAMED)
+def test_tests_that_the_source_does_not_name_are_marked(engine: SyncEngine, tests: str) -> None:
+    program = "def slow(n): return n\ndef normalize(rows): rows.clear()\nCASES = ['b']\n"
+    assert run(engine, program, tests, module=False).claimed
+
+
+def test_classes_that_are_no_tests_are_none(engine: SyncEngine) -> None:
+    tests = "import unittest\nclass Base(unittest.TestCase):\n    __test__ = False\n    def test_a(self): self.assertEqual(f(self.n), 1)\nclass TestOne(Base):\n    __test__ = True\n    n = 1\nclass TestHelper:\n    def __init__(self, n): self.n = n\n    def test_b(self): assert f(2) == 3\n"
+    found = passes(engine, "def f(n): return 1", tests)
+    assert [case.name for case in found.cases] == ["TestOne.test_a"]
+
+
+def test_what_the_module_makes_comes_before_what_a_class_sets_up(engine: SyncEngine) -> None:
+    tests = "import pytest\ncalls = []\n@pytest.fixture(autouse=True)\ndef first(): calls.append('module')\nclass TestA:\n    def setup_method(self): calls.append('class')\n    def test_a(self): assert calls == ['module', 'class'] and Bank().held == 0"
+    passes(engine, BANK, tests)
+
+
+def test_fixtures_of_pytest_in_a_unittest_class_are_no_fault_of_the_programs(engine: SyncEngine) -> None:
+    tests = "import pytest, unittest\n@pytest.fixture(autouse=True)\ndef made(request): request.cls.bank = Bank()\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(self.bank.held, 0)"
+    found = run(engine, BANK, tests)
+    assert found.reward is None
+    assert "TestCase" in str(found.error)

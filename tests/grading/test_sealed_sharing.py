@@ -173,3 +173,15 @@ class Deck:
 )
 def test_an_object_that_comes_again_as_its_list_is_let_go_is_still_there(engine: SyncEngine, tests: str) -> None:
     passes(engine, DECK, tests)
+
+
+NODES = "class Node:\n    def __init__(s, n): s.n, s.next = n, None\n    def __eq__(s, o): return s.n == o.n\n    def link(s, o): s.next = o\n"
+
+
+def test_what_an_object_without_a_hash_holds_is_the_same(engine: SyncEngine) -> None:
+    assert run(engine, NODES, "a, b = Node(1), Node(2)\na.link(b)\nassert a.next is b and a.next.n == 2").reward == 1.0
+    kept = "from collections.abc import Mapping\nclass Frozen(Mapping):\n    def __init__(s, d): s.d = d\n    def __getitem__(s, k): return s.d[k]\n    def __iter__(s): return iter(s.d)\n    def __len__(s): return len(s.d)\n    def __hash__(s): return hash(frozenset(s.d.items()))\n"
+    found = run(
+        engine, kept, "assert hash(Frozen({1: 2})) == hash(Frozen({1: 2})) and {Frozen({1: 2}): 5}[Frozen({1: 2})] == 5"
+    )
+    assert found.reward == 1.0

@@ -180,9 +180,12 @@ def judge_report(
         end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")
         return tuple(ended(outcome, end, len(names), name) for name in names)
     messages = report.messages | dict.fromkeys(
-        made_skip(report, named), "a decorator skipped it for the program's sake"
+        made_skip(report, named), "skipped, or expected to fail, for the program's sake"
     )
     tests = report.tests | dict.fromkeys(made_skip(report, named), False)
+    if tests.get(TOP_LEVEL) is False and named.every:
+        tests = dict.fromkeys(tests, False)  # as a runner has it, which then finds no tests at all
+        messages = messages | {name: "the test file was not read to its end" for name in tests if name != TOP_LEVEL}
     if (len(tests) > 1 or named.every) and tests.get(TOP_LEVEL):
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
         if not tests and not named.wanted:
@@ -208,7 +211,7 @@ def judge_report(
 
 
 def made_skip(report: TestReport, named: Named) -> list[str]:
-    """Tests that a decorator skipped although the source alone does not say so: they failed."""
+    """Tests that were skipped, or failed as expected, although the source alone does not say so: they failed."""
     return sorted(name for name in report.skipped if name.partition("[")[0] not in named.skipped)
 
 
@@ -265,6 +268,8 @@ def named_tests(source: str) -> Named:
     def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
         above = [*above, *_own_marks(body)]
         for node in body:
+            if isinstance(node, ast.ClassDef) and _is_none(node):
+                continue
             if isinstance(node, ast.ClassDef) and (before == "" or node.name.startswith("Test")):
                 case = before == "" and not node.decorator_list and _is_test_case(node)
                 if node.name.startswith("Test") or node.bases:
@@ -292,6 +297,13 @@ def named_tests(source: str) -> Named:
     return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
 
 
+def _is_none(node: ast.ClassDef) -> bool:
+    """A class that says of itself that it is no test, or one of pytest's with a constructor, of which pytest makes none."""
+    texts = [ast.unparse(part) for part in node.body if isinstance(part, ast.Assign)]
+    made = any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in node.body)
+    return "__test__ = False" in texts or (made and node.name.startswith("Test") and not node.bases)
+
+
 def _constants(tree: ast.Module) -> dict[str, str]:
     """What the top level assigns to names, as text."""
     return {
@@ -304,12 +316,16 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 
 def _skipping(mark: ast.expr, texts: dict[str, str]) -> list[ast.expr]:
-    """What of a mark may skip: all of it, or the marks of a parametrization's rows; also by another name."""
-    if isinstance(mark, ast.Call) and "parametrize" in ast.unparse(mark.func):
+    """What of a mark may skip, or expect a failure: all of it, or the marks of a parametrization's rows; also by another name."""
+    named = [texts.get(name, "") for name in _names(mark)]
+    if isinstance(mark, ast.Call) and "parametrize" in ast.unparse(mark.func) and not any(map(_does, named)):
         words = [node for node in ast.walk(mark) if isinstance(node, ast.keyword) and node.arg == "marks"]
         return [part for word in words for part in _skipping(word.value, texts)]
-    said = [ast.unparse(mark), *(texts.get(name, "") for name in _names(mark))]
-    return [mark] if any("skip" in text for text in said) else []
+    return [mark] if any(map(_does, (ast.unparse(mark), *named))) else []
+
+
+def _does(text: str) -> bool:
+    return any(word in text for word in ("skip", "xfail", "expectedFailure"))
 
 
 def _is_generator(function: ast.AST) -> bool:
@@ -338,7 +354,7 @@ def _names(node: ast.AST) -> set[str]:
 
 def _safe_names(tree: ast.Module) -> set[str]:
     """Names that no program has a part in: built-ins, the libraries' and constants made of such."""
-    safe = set(dir(builtins))
+    safe = set(dir(builtins)) - {"globals", "locals", "vars", "dir", "eval", "exec", "__import__"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import sealing
 from .comparing import ORDERS, reason
-from .standins import Standin, is_same, number_of
+from .standins import Standin, StandinType, is_same, number_of
 
 
 class Claims:
@@ -42,7 +42,8 @@ class Claims:
 
     def by_name(self, value: Any) -> bool:
         """The tests took this of a class by a name that was asked for before anything else: an enumeration's member."""
-        member = self.members.get((value.__owner__, value.__via__))
+        owner = value.__owner__  # an object, which may have no hash, or a class
+        member = self.members.get((owner, value.__via__)) if isinstance(owner, StandinType) else None
         return member is not None and number_of(member) == number_of(value)
 
     def comes(self, number: int) -> None:

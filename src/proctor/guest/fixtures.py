@@ -7,43 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from .capturing import Capture, CaptureDescriptors
+from .marking import Fault, marks, noted
 from .scopes import Scope, nothing
 
 _PYTEST = (f"{__package__}.testkit", "_pytest.mark.structures")
-
-
-class Fault(Exception):
-    """The test file asks for what is not here; no program is to blame."""
-
-
-def marks(name: str, *places: Any) -> list[Any]:
-    """Marks of that name on a test, on its class, or on its module's ``pytestmark``."""
-    found = []
-    for place in places:
-        whole = isinstance(place, list | tuple) or type(place).__name__ in ("Mark", "MarkDecorator")
-        given = place if whole else getattr(place, "pytestmark", None)
-        rows = given if isinstance(given, list | tuple) else [given]
-        found += [mark for mark in rows if getattr(mark, "name", "") == name]
-    return found
-
-
-def skips(*places: Any) -> bool:
-    """The test file itself skips this test."""
-    return bool(marks("skip", *places)) or any(map(_holds, marks("skipif", *places)))
-
-
-def is_expected_to_fail(*places: Any) -> bool:
-    """The test file itself says so."""
-    return any(
-        not (mark.args or "condition" in mark.kwargs) or _holds(mark) for mark in marks("xfail", *places)
-    ) or any(getattr(place, "__unittest_expecting_failure__", False) for place in places)
-
-
-def _holds(mark: Any) -> bool:
-    condition = mark.args[0] if mark.args else mark.kwargs.get("condition", False)
-    if isinstance(condition, str):
-        raise Fault(f"the tests have a condition in a string, {condition[:50]!r}, which is not known here")
-    return bool(condition)
 
 
 class Row(NamedTuple):
@@ -74,7 +41,7 @@ def rows_of(function: Any, fixtures: Fixtures, *places: Any) -> list[Row]:
     rows = [ONE]
     for mark in reversed(marks("parametrize", *places)):
         names = mark.args[0] if mark.args else mark.kwargs["argnames"]
-        values = list(mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"])
+        values = list(noted(mark, mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"]))
         wanted = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
         many = len(wanted) > 1 or isinstance(names, list | tuple)
         indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
@@ -321,11 +288,17 @@ class Test:
         holder = instance if self.kind else self.space
         try:
             setup = "setup_method" if self.kind else "setup_function"
+            places = (self.space.get("pytestmark", ()), self.kind, self.function)
+            for name in fixtures.needed(self.function, *places):
+                if fixtures.scope_of(name, fixtures.known[name][1]) is not None:
+                    fixtures.get(name)
+            automatic = [(name, own) for name, (_, options, own) in fixtures.known.items() if options.get("autouse")]
+            for name in [name for name, own in automatic if self.kind and not own]:
+                fixtures.get(name)  # the module's, before what its class sets up
             call_if_there(holder, setup, self.function)
             fixtures.ends.append(lambda: call_if_there(holder, setup.replace("setup", "teardown"), self.function))
-            for name, (_, options, _) in fixtures.known.items():
-                if options.get("autouse"):
-                    fixtures.get(name)
+            for name, _ in automatic:
+                fixtures.get(name)
             for mark in marks("usefixtures", self.space.get("pytestmark", ()), self.kind, self.function):
                 for name in mark.args:
                     fixtures.get(name)

@@ -16,6 +16,7 @@ from typing import Any
 
 from . import (
     copies,
+    counting,
     finish,
     lineage,
     linux,
@@ -224,7 +225,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
-    if reading.rows_by_program(wanted["tests"], wanted["module"], used):
+    if counting.rows_by_program(wanted["tests"], wanted["module"], used):
         link.mark(
             "how many rows of tests there are, or whether one runs, or counts where it fails, is for the program to say"
         )

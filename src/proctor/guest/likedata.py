@@ -83,5 +83,6 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         "__ne__": lambda self, other: not equal(self, other),
     }
     found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
-    found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
+    if not (derived and "__hash__" in own):
+        found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,92 +117,6 @@ def called(source: str) -> frozenset[str]:
     return frozenset(str(node.id) for node in (*(call.func for call in calls), *given))
 
 
-def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
-    """How many rows a parametrization has, or whether a test runs, or counts where it fails, may be for the program to say.
-
-    Args:
-        source: of the tests.
-        module: the program's.
-        free: names that the source does not bind.
-    """
-    tree = parsed(source)
-    if tree is None:
-        return False
-    callers = {"parametrize"} | {
-        target.id
-        for node in inside(tree)
-        if kind_of(node) == "Assign" and getattr(node.value, "attr", "") == "parametrize"
-        for target in node.targets
-        if kind_of(target) == "Name"
-    }
-    tainted, fixed = set(free), set()
-    uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
-    for node in inside(tree):
-        if kind_of(node) == "ImportFrom" and node.module == module:
-            tainted |= {alias.asname or alias.name for alias in node.names}
-        elif kind_of(node) == "Import":
-            tainted |= {alias.asname or alias.name for alias in node.names if alias.name == module}
-    before = -1
-    while before != len(tainted):  # what is made of something tainted is so too
-        before = len(tainted)
-        for node in tree.body:
-            parts = [part for part in inside(node) if kind_of(part) == "Name"]
-            if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
-                bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
-                tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
-            if kind_of(node) == "Assign" and _is_fixed(node.value):
-                fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
-    rows: list[Any] = []
-    for node in inside(tree):
-        if kind_of(node) == "Call":
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            rows += node.args[1:2] if called in callers else node.args[:1] if called == "xfail" else []
-            rows += node.args[:1] if called in ("skipif", "skipIf", "skipUnless") else []
-            rows += [word.value for word in node.keywords if word.arg == "condition"]
-            rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
-    plain = [part.id for part in rows if kind_of(part) == "Name"]
-    fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
-    open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
-    open_ones += [condition for node in inside(tree) for condition in _conditions_of_tests(node)]
-    return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
-
-
-def _says(node: Any, module: str) -> bool:
-    """It holds the module's name as a text, ``sys.modules["solution"]``, or imports from it."""
-    return any(
-        getattr(part, "value", None) == module if kind_of(part) == "Constant" else part.module == module
-        for part in inside(node)
-        if kind_of(part) in ("Constant", "ImportFrom")
-    )
-
-
-def _conditions_of_tests(node: Any) -> list[Any]:
-    """What a statement hangs on below which tests are defined."""
-    kind = kind_of(node)
-    if kind not in ("If", "Try", "For", "While", "With", "Match"):
-        return []
-    below = [part for part in inside(node) if kind_of(part) in ("FunctionDef", "AsyncFunctionDef")]
-    if not any(str(part.name).startswith("test") for part in below):
-        return []
-    if kind == "Try":
-        return [part for part in node.body if kind_of(part) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
-    return [getattr(node, field, None) for field in ("test", "iter", "subject", "items")]
-
-
-def _changed_in(function: Any) -> set[str]:
-    """Names of what a function or class changes: by a method called for what it does, or an assignment into it."""
-    found: set[str] = set()
-    for node in inside(function):
-        if kind_of(node) == "Expr" and kind_of(node.value) == "Call":
-            found.add(getattr(getattr(node.value.func, "value", None), "id", ""))
-        elif kind_of(node) in ("Assign", "AugAssign"):
-            for target in node.targets if kind_of(node) == "Assign" else [node.target]:
-                found.add(getattr(getattr(target, "value", None), "id", ""))
-        elif kind_of(node) == "Global":
-            found.update(node.names)
-    return found - {"", "self"}
-
-
 def names_written(source: str) -> frozenset[str]:
     """Names that the source gives to functions and values, word for word."""
     found = set()
@@ -212,11 +126,6 @@ def names_written(source: str) -> frozenset[str]:
         elif kind_of(node) == "Name" and kind_of(node.ctx) == "Store":
             found.add(str(node.id))
     return frozenset(found)
-
-
-def _is_fixed(node: Any) -> bool:
-    """As many parts as are written down."""
-    return kind_of(node) in ("List", "Tuple") and not any(kind_of(part) == "Starred" for part in node.elts)
 
 
 def members(source: str) -> dict[str, set[str]]:

@@ -7,19 +7,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .fixtures import (
-    Fault,
-    Fixtures,
-    Test,
-    call_if_there,
-    finished,
-    fixture_of,
-    is_expected_to_fail,
-    marks,
-    rows_of,
-    skips,
-)  # fmt: skip
+from .fixtures import Fixtures, Test, call_if_there, finished, fixture_of, rows_of
 from .library import library_name
+from .marking import Fault, collect, is_expected_to_fail, marks, skips
 from .raising import TESTS_FILE
 from .scopes import Scope
 from .sealing import Refused
@@ -64,7 +54,7 @@ class Report:
         self.tell(name, passed, message)
 
     def skipped(self, name: str) -> None:
-        """A decorator's doing: who reads the source knows whether it may. Nothing else is told like this."""
+        """Or expected to fail, and failed: a decorator's doing. Who reads the source knows whether it may."""
         self.tell(name, None, "")
 
     def failed(self, name: str, exc: BaseException) -> None:
@@ -99,11 +89,12 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     added = {k: v for k, v in space.items() if (k not in before or before[k] is not v) and not report.foreign(v)}
     if "pytest_generate_tests" in added and report.fault is not None:
         report.fault("the tests define pytest_generate_tests, which is not known here")
+    collect(added, report.foreign)
     unset = _set_up(added, "setup_module", _Module(space))
     shared = Scope()
     for key, value in added.items():
         if isinstance(value, type):
-            if key.startswith("Test") and not _is_test_case(value):
+            if key.startswith("Test") and not _is_test_case(value) and _is_made(value):
                 methods(key, value, added, report, unset, shared)
         elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
@@ -181,9 +172,15 @@ class _Expected(Report):
             self.report(name, False, "it was expected to fail, strictly")
         elif passed or self.is_open():
             self.report(name, passed, message)
+        else:
+            self.report.skipped(name)
 
     def failed(self, name: str, exc: BaseException) -> None:
-        if self.raises is not None and not isinstance(exc, self.raises):
+        try:
+            other = self.raises is not None and not isinstance(exc, self.raises)
+        except TypeError:  # it is no class of exceptions
+            other = True
+        if other:
             self.report.failed(name, exc)
         else:
             super().failed(name, exc)
@@ -208,8 +205,6 @@ def variants(
         if skips(*places):
             report.skipped(name)
             return
-        if unset is not None:
-            raise unset
         rows = rows_of(function, Fixtures(space, kind), *places)
         report = _reporter(report, *places)
     except BaseException as exc:  # rows that do not fit, say
@@ -217,6 +212,9 @@ def variants(
         return
     for row in rows:
         whole = f"{name}[{row.label}]" if row.label else name
+        if unset is not None:
+            report.failed(whole, unset)
+            continue
         try:
             if skips(row.marks):
                 report.skipped(whole)
@@ -248,6 +246,12 @@ def methods(
     _tear_down(kind, "teardown_class", kind, report)
 
 
+def _is_made(value: type) -> bool:
+    """pytest runs it: no class with a constructor, and none that says of itself that it is no test."""
+    own = [vars(base) for base in value.__mro__[:-1]]
+    return not any("__init__" in space for space in own) and getattr(value, "__test__", True) is not False
+
+
 def _is_test_case(value: type) -> bool:
     return any(base.__name__ == "TestCase" for base in value.__mro__)
 
@@ -263,10 +267,17 @@ def cases(space: dict[str, Any], report: Report) -> None:
     found = [
         (key, value)
         for key, value in space.items()
-        if isinstance(value, type) and issubclass(value, unittest.TestCase) and value is not unittest.TestCase
+        if isinstance(value, type)
+        and issubclass(value, unittest.TestCase)
+        and value is not unittest.TestCase
+        and getattr(value, "__test__", True) is not False
     ]
     unset = _set_up(space, "setUpModule", None) if found else None
+    automatic = any(row is not None and row[1].get("autouse") for row in map(fixture_of, space.values()))
     for key, value in found:
+        own = any(fixture_of(part) for base in value.__mro__ for part in vars(base).values())
+        if report.fault is not None and (automatic or own or marks("usefixtures", value)):
+            report.fault(f"{key} is a TestCase with fixtures of pytest's, which are not known here")
         begun = False
         broken: BaseException | None = None  # what the class's set-up raised
         for method in loader.getTestCaseNames(value):
@@ -298,6 +309,7 @@ def cases(space: dict[str, Any], report: Report) -> None:
                 report(name, False, type(exc).__name__)
                 continue
             if fails and not result.unexpectedSuccesses and not report.is_open():
+                report.skipped(name)
                 continue
             bad = [*result.errors, *result.failures]
             good = ends == [True] and not bad and not result.skipped and not result.unexpectedSuccesses

@@ -17,7 +17,7 @@ import sys
 import types
 from typing import Any
 
-from .fixtures import Fault
+from .marking import Fault
 from .reading import inside, is_missing, kind_of, parsed
 
 

@@ -1,0 +1,129 @@
+"""Whether how many tests there are, which of them run and which count may hang on the program: read from their source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .reading import inside, kind_of, parsed
+
+
+def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
+    """How many rows a parametrization has, or whether a test runs, or counts where it fails, may be for the program to say.
+
+    Args:
+        source: of the tests.
+        module: the program's.
+        free: names that the source does not bind.
+    """
+    tree = parsed(source)
+    if tree is None:
+        return False
+    callers = {"parametrize"} | {
+        target.id
+        for node in inside(tree)
+        if kind_of(node) == "Assign" and getattr(node.value, "attr", "") == "parametrize"
+        for target in node.targets
+        if kind_of(target) == "Name"
+    }
+    tainted, fixed = {*free, "globals", "locals", "vars", "dir"}, set()
+    uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
+    for node in inside(tree):
+        if kind_of(node) == "ImportFrom" and node.module == module:
+            tainted |= {alias.asname or alias.name for alias in node.names}
+        elif kind_of(node) == "Import":
+            tainted |= {alias.asname or alias.name for alias in node.names if alias.name == module}
+    bodies = [node for node in tree.body if kind_of(node) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
+    at_once = {getattr(node.func, "id", "") for node in inside(bodies) if kind_of(node) == "Call"}
+    before = -1
+    while before != len(tainted):  # what is made of something tainted is so too
+        before = len(tainted)
+        for node in tree.body:
+            parts = [part for part in inside(node) if kind_of(part) == "Name"]
+            if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
+                bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
+                tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
+                if bare and node.name in at_once:
+                    tainted |= _passed_in(node)
+            if kind_of(node) == "Assign" and _is_fixed(node.value):
+                fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
+    rows: list[Any] = []
+    for node in inside(tree):
+        if kind_of(node) == "Call":
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            rows += node.args[1:2] if called in callers else node.args[:1] if called == "xfail" else []
+            rows += node.args[:1] if called in ("skipif", "skipIf", "skipUnless") else []
+            rows += [word.value for word in node.keywords if word.arg == "condition"]
+            rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
+    plain = [part.id for part in rows if kind_of(part) == "Name"]
+    fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
+    open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
+    open_ones += [condition for node in inside(tree) for condition in _conditions_of_tests(node)]
+    open_ones += [node for node in bodies if _makes_names(node)]
+    return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
+
+
+def _says(node: Any, module: str) -> bool:
+    """It holds the module's name as a text, ``sys.modules["solution"]``, or imports from it."""
+    return any(
+        getattr(part, "value", None) == module if kind_of(part) == "Constant" else part.module == module
+        for part in inside(node)
+        if kind_of(part) in ("Constant", "ImportFrom")
+    )
+
+
+def _conditions_of_tests(node: Any) -> list[Any]:
+    """What it hangs on that tests are defined below this statement, or that this one runs and counts."""
+    kind = kind_of(node)
+    if kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
+        marks = [
+            part
+            for part in node.decorator_list
+            if not any(getattr(name, "attr", getattr(name, "id", "")) == "parametrize" for name in inside(part))
+        ]
+        bases = [part for part in getattr(node, "bases", []) if kind_of(part) not in ("Name", "Attribute")]
+        return marks + bases if node.name.lower().startswith("test") or kind == "ClassDef" else []
+    if kind == "Assign" and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):
+        return [node.value]
+    if kind not in ("If", "Try", "For", "While", "With", "Match"):
+        return []
+    below = [part for part in inside(node) if kind_of(part) in ("FunctionDef", "AsyncFunctionDef")]
+    if not any(str(part.name).startswith("test") for part in below):
+        return []
+    if kind == "Try":
+        return [part for part in node.body if kind_of(part) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
+    return [getattr(node, field, None) for field in ("test", "iter", "subject", "items")]
+
+
+def _makes_names(statement: Any) -> bool:
+    """It may define tests without naming them."""
+    stored = [node.value for node in inside(statement) if kind_of(node) == "Subscript" and kind_of(node.ctx) == "Store"]
+    into = {getattr(getattr(node, "func", None), "id", "") for node in stored}
+    named = {getattr(node, "id", "") for node in inside(statement)}
+    return bool(into & {"vars", "locals"} or named & {"globals", "setattr"})
+
+
+def _passed_in(function: Any) -> set[str]:
+    """Names that a function hands to what it calls."""
+    calls = [node for node in inside(function) if kind_of(node) == "Call"]
+    given = [[*node.args, *(word.value for word in node.keywords)] for node in calls]
+    return {part.id for part in inside(given) if kind_of(part) == "Name"}
+
+
+def _changed_in(function: Any) -> set[str]:
+    """Names of what a function or class changes: by a method called for what it does, or an assignment into it."""
+    found: set[str] = set()
+    for node in inside(function):
+        if kind_of(node) == "Expr" and kind_of(node.value) == "Call":
+            found.add(getattr(getattr(node.value.func, "value", None), "id", ""))
+        elif kind_of(node) in ("Assign", "AugAssign"):
+            for target in node.targets if kind_of(node) == "Assign" else [node.target]:
+                found.add(getattr(getattr(target, "value", None), "id", ""))
+        elif kind_of(node) == "Global":
+            found.update(node.names)
+    return found - {"", "self"}
+
+
+def _is_fixed(node: Any) -> bool:
+    """As many parts as are written down."""
+    return kind_of(node) in ("List", "Tuple") and not any(kind_of(part) == "Starred" for part in node.elts)
