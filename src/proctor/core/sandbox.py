@@ -63,6 +63,7 @@ class SandboxSpec:
         snapshot: id or name of a snapshot; takes the place of ``image``.
         env: environment of its commands beyond the image's.
         gpu: number of GPUs.
+        isolation: the wall around it, ``auto``, ``jail`` or ``gvisor``; a named one is never stepped down from.
     """
 
     name: str | None = None
@@ -78,6 +79,7 @@ class SandboxSpec:
     snapshot: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     gpu: int = 0
+    isolation: str = "auto"
 
     @property
     def bound_mib(self) -> int:

@@ -109,6 +109,7 @@ class Room:
         self.commands: dict[int, Running] = {}
         self._reader: asyncio.Task[None] | None = None
         self.on_broken: Callable[[BaseException], None] | None = None
+        self.doors = False  # it hands over no sockets that listen, but knocks for each connection
 
     async def ready(self) -> None:
         """Wait until it can be opened.

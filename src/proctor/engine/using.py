@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
-from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError
+from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError, StopReason
 from proctor.engine.outside import Outside
 from proctor.engine.room import OnOutput, Running
 from proctor.engine.rooms import Rooms
@@ -25,6 +25,10 @@ class Use(ABC):
     outside: Outside
     ground: Ground
     rooms: Rooms
+
+    @abstractmethod
+    def _end_soon(self, box: Sandbox, reason: StopReason) -> None:
+        """End it beside the rest."""
 
     @abstractmethod
     def get(self, sandbox_id: str) -> Sandbox:
@@ -60,12 +64,15 @@ class Use(ABC):
         """
         if group := box.group:
             group.meter.set_cpu(_UNBOUND)
+            told_apart = True
             for _ in range(_TRIES):
                 if running.done.done():
                     break
-                group.kill_all_but_init()
+                told_apart = group.kill_all_but_init()
                 await asyncio.sleep(0.02)
             group.meter.set_cpu(box.spec.vcpu)
+            if not told_apart and not running.done.done():  # else what is over its time would run on
+                self._end_soon(box, StopReason.FAULT)
         if not running.done.done():
             running.done.set_result(CommandOutcome(exit_code=None, timed_out=True, process_id=str(running.number)))
 

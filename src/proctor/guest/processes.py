@@ -19,7 +19,7 @@ from .slot import Run, Slot
 from .stream import FAILED, high
 
 MOST = 256  # commands at once: each has up to three descriptors here
-_TICK_S = 0.1  # between looks at memory where no control group bounds it
+_TICK_S, _TICK_SENTRY_S = 0.1, 0.03  # between looks at memory where no control group bounds it
 _DRAIN = 64  # pieces read from one pipe before others get their turn
 _MOST_INPUT = 16 << 20  # bytes that wait for a command to read them
 _START_S = 5.0  # for a command's process to begin: it takes a millisecond
@@ -37,12 +37,12 @@ class Processes:
         opening: the host's request that opened the sandbox.
         root_uid: identity of the sandbox's root, None where it has none.
         uppers: directories that take what is written where packages lie.
-        watched: paths that exist once something of the interpreter itself was written over.
+        watched: what exists once something of the interpreter itself was written over: a directory, a path from there.
     """
 
     def __init__(
         self, slot: Slot, send: Callable[..., None], opening: dict[str, Any], root_uid: int | None, uppers: list[int],
-        watched: list[str],
+        watched: list[tuple[int, str]],
     ) -> None:  # fmt: skip
         self.slot, self.send, self.root_uid = slot, send, root_uid
         self.commands: dict[int, Command] = {}
@@ -105,7 +105,9 @@ class Processes:
             raise Refused("no_such_directory", f"cwd {cwd!r} is no directory in this sandbox")
         run = self.warm_run(argv, cwd, env) or Run(None, argv, None, cwd)
         own = slot.features["own_processes"] if uid is None else 0
-        limits = commands.rows(None if self.bounded else self.processes + own, self.memory or None)
+        limits = commands.rows(
+            None if self.bounded else self.processes + own - slot.uncounted, self.memory or None, slot.unset
+        )
         streams, pipes, stdin = commands.make_pipes(header["stdin"], body)
         ours = [*pipes, *([stdin] if stdin >= 0 else ())]
         try:
@@ -193,7 +195,7 @@ class Processes:
 
     def changed(self) -> bool:
         """Something of the interpreter itself was written over in this sandbox."""
-        return any(os.path.lexists(path) for path in self.watched)
+        return any(is_there(fd, path) for fd, path in self.watched)
 
     def drain(self, command: Command, fd: int, pieces: int = _DRAIN) -> None:
         """Read what a pipe has, in turns; its end closes it."""
@@ -291,8 +293,8 @@ class Processes:
                 command.timed_out = True
                 commands.kill_tree(command.pid)
         if self.memory and self.commands and now >= self.next_look:
-            self.next_look = now + _TICK_S
-            if watch.resident_sum() > self.memory:
+            self.next_look = now + (_TICK_SENTRY_S if self.slot.sentry else _TICK_S)
+            if self.slot.group.grown(*watch.resident_sum()) > self.memory:
                 for command in self.commands.values():
                     command.killed = True
                 try:
@@ -334,6 +336,15 @@ class Processes:
         else:
             os.killpg(command.pid, header["signal"])
         return {}
+
+
+def is_there(folder: int, path: str) -> bool:
+    """Something has that path, a link that leads nowhere included."""
+    try:
+        os.lstat(path, dir_fd=folder)
+    except OSError:
+        return False
+    return True
 
 
 def close(*fds: int) -> None:

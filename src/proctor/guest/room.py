@@ -21,7 +21,7 @@ import select
 import signal
 from typing import Any
 
-from . import files, floor, linux, packing, protocol, seccomp, watch
+from . import files, floor, linux, merged, packing, protocol, seccomp, watch
 from .processes import Processes
 from .slot import Run, Slot
 from .stream import FAILED, high, read_exact, take_fds, write_all
@@ -59,15 +59,17 @@ class Room:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         self.signals = high(linux.signalfd({signal.SIGCHLD}))
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        linux.unshare(linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS)
-        linux.loopback_up()
+        if not self.slot.sentry:  # a container has all of them, and a loopback that is up
+            linux.unshare(linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS)
+            linux.loopback_up()
         write_all(self.control, protocol.pack(protocol.READY, {}))
 
     def open(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Become the sandbox that is asked for: its root, its environment, its bounds."""
-        root = self.slot.features["root"] and self.slot.features["user_namespace"]
+        root = self.slot.features["root"] and (self.slot.features["user_namespace"] or self.slot.sentry)
         uid = self.slot.uid if self.slot.uid is not None else os.getuid()
-        self.floor = floor.build(header["floor"], uid=uid, root_uid=0 if root else uid)
+        build = merged.inside if self.slot.sentry else floor.build
+        self.floor = build(header["floor"], uid=uid, root_uid=0 if root else uid)
         home = header["workdir"] if os.path.isdir(header["workdir"]) else "/workspace"
         self.files = files.Files(uid, home)
         if not header["host"]:
@@ -80,13 +82,13 @@ class Room:
         linux.set_hostname(header["hostname"])
         return {"root": root}
 
-    def upper_of(self, path: str) -> str | None:
-        """Where what is written over a path of the root lies."""
+    def upper_of(self, path: str) -> tuple[int, str] | None:
+        """Where what is written over a path of the root lies: a directory's descriptor and the path from there."""
         rows = [(place, fd) for place, fd in self.floor.uppers if path.startswith(f"{place}/")]
         if not rows:
             return None
         place, fd = max(rows, key=lambda row: len(row[0]))
-        return f"/proc/self/fd/{fd}{path[len(place) :]}"
+        return fd, path[len(place) + 1 :]
 
     # ------------------------------------------------------------ the loop
 
@@ -156,7 +158,7 @@ class Room:
 
     def usage(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """What its processes have used, for hosts without control groups."""
-        return {"cpu_ns": watch.cpu_of_all(), "memory": watch.resident_sum()}
+        return {"cpu_ns": watch.cpu_of_all(), "memory": watch.resident_sum()[0]}
 
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""

@@ -55,7 +55,8 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         os.makedirs(f"{top}{skeleton}")
         furnish(top + skeleton, plan)
         for fd, inside in sources:
-            point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
+            if not inside.startswith("/."):  # what the agent alone sees
+                point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
         for path in _directories(plan["owned"], plan["owned_but"]):
             os.makedirs(f"{top}{plan['owned_at']}{path}")
             os.chown(f"{top}{plan['owned_at']}{path}", plan["owner"], plan["owner"])
