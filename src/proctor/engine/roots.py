@@ -164,7 +164,7 @@ class Roots:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             try:
-                answer_of = await room.ask("snapshot", give=theirs, most=(spec.disk_mib << 20) + (1 << 20))
+                answer_of = await room.ask("snapshot", give=[theirs], most=(spec.disk_mib << 20) + (1 << 20))
             finally:
                 theirs.close()
             sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))

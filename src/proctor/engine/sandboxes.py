@@ -356,6 +356,7 @@ class Sandboxes(Use):
             if not rules.internet:
                 if box.gate is not None:
                     await box.gate.close()
+                    await room.unlisten()
                 box.gate = None
             elif box.gate is not None:
                 await box.gate.set(rules)

@@ -21,7 +21,7 @@ import select
 import signal
 from typing import Any
 
-from . import files, floor, linux, merged, packing, protocol, seccomp, watch
+from . import doors, files, floor, linux, merged, packing, protocol, seccomp, watch
 from .processes import Processes
 from .slot import Run, Slot
 from .stream import FAILED, high, read_exact, take_fds, write_all
@@ -40,6 +40,7 @@ class Room:
         self.floor = floor.Floor()
         self.files = files.Files(0)
         self.packers: dict[int, int] = {}  # children that write snapshots -> the request that asked
+        self.doors: tuple[int, list[int]] | None = None  # where the host cannot have its sockets: a process, and what it has
 
     def serve(self) -> Run:
         """Prepare, wait to be opened, then answer until the host goes away."""
@@ -107,6 +108,12 @@ class Room:
             for pid, status in self.processes.reap():
                 if pid in self.packers:
                     self.packed(self.packers.pop(pid), status)
+                elif self.doors is not None and pid == self.doors[0]:  # killed with all else, or by a root of the sandbox
+                    fds, self.doors = self.doors[1], None
+                    try:
+                        self.open_doors(fds)
+                    except OSError:
+                        pass  # a program holds a port, or all processes: then nothing is to be reached
             self.processes.enforce()
         return self.request() if self.control in ready else None
 
@@ -134,7 +141,8 @@ class Room:
                 answer = found
             else:
                 answer = {
-                    "open": self.open, "usage": self.usage, "listen": self.listen, "snapshot": self.snapshot,
+                    "open": self.open, "usage": self.usage, "listen": self.listen, "unlisten": self.unlisten,
+                    "snapshot": self.snapshot,
                 }[name](header, body)  # fmt: skip
         except files.Refused as exc:
             answer = {"error": exc.code, "message": str(exc)}
@@ -162,6 +170,10 @@ class Room:
 
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""
+        if self.slot.sentry:
+            self.close_doors()
+            self.open_doors(take_fds(self.control, len(PORTS) + 1))
+            return {}
         (to,) = take_fds(self.control, 1)
         made = [_socket.socket(fileno=to)]
         try:
@@ -171,6 +183,41 @@ class Room:
         finally:  # a program may hold one of the ports
             for sock in made:
                 sock.close()
+        return {}
+
+    def open_doors(self, fds: list[int]) -> None:
+        """Listen, and let a process pass on what comes over the host's sockets."""
+        made: list[_socket.socket] = []
+        try:
+            listeners(made)
+            pid = os.fork()
+            if pid == 0:
+                status = FAILED
+                try:
+                    status = doors.serve(made, fds)
+                finally:
+                    os._exit(status)
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+        finally:
+            for sock in made:
+                sock.close()
+        self.doors = pid, fds
+
+    def close_doors(self) -> None:
+        """End that process, and with it every connection."""
+        if self.doors is not None:
+            (pid, fds), self.doors = self.doors, None
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            for fd in fds:
+                os.close(fd)
+
+    def unlisten(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """Listen no more."""
+        self.close_doors()
         return {}
 
     def snapshot(self, header: dict[str, Any], body: bytes) -> dict[str, Any] | None:
