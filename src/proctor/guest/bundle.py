@@ -29,6 +29,7 @@ from typing import Any
 from . import cgroups, linux, root, stream
 
 PROBE = "a-container-that-works"
+GUEST = "/.guest"  # where the walls around a container show this directory
 TOLD = "/.proctor"  # the guest's modules and its settings, covered before any program
 # What pid 1 does: mounts, identities, killing. A case has none of them.
 _CAPABILITIES = "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SYS_ADMIN SYS_RESOURCE SYS_NICE".split()
@@ -73,9 +74,7 @@ def command(runsc: dict[str, Any], box: str, name: str) -> list[str]:
     return [runsc["path"], *runsc["flags"], "--root", f"{box}/state", "run", "--bundle", box, name]
 
 
-def write(
-    box: str, config: dict[str, Any], *, guest: str | None = None, capabilities: tuple[str, ...] = ()
-) -> None:
+def write(box: str, config: dict[str, Any], *, guest: str | None = None, capabilities: tuple[str, ...] = ()) -> None:
     """Make the directory of a slot: the bundle's ``config.json``, the root's skeleton, what covers directories.
 
     Args:

@@ -25,7 +25,6 @@ from typing import Any
 from . import agent, bundle, cgroups, linux, merged, stream
 from .host import Host
 
-GUEST = "/.guest"  # where the root behind the walls has this directory
 _BUNDLE = "/box/bundle"
 _TARGET = "/box/low"
 _SIZE = "size=64m,mode=711"  # skeletons: directories, and the bundle
@@ -68,7 +67,7 @@ def become(config: dict[str, Any], program: int, go: int) -> None:
                 "covers": {},
             },
         },
-        guest=GUEST,
+        guest=bundle.GUEST,
         capabilities=("SYS_CHROOT", "NET_BIND_SERVICE", "MKNOD"),
     )
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

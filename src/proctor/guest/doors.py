@@ -84,9 +84,8 @@ class Doors:
             elif ready.get(door, 0):
                 raise EOFError
         for fd, events in ready.items():
-            side = self.sides.get(fd)
-            if side is not None:
-                self.move(side, events)
+            if fd in self.sides:
+                self.move(self.sides[fd], events)
         if self.names.fileno() in ready:
             self.ask()
         if self.asked.fileno() in ready:
@@ -98,7 +97,7 @@ class Doors:
     def knock(self, listener: _socket.socket, door: int) -> None:
         """Accept a connection and ask the host for a socket of its own; that may let it wait."""
         try:
-            fd, _ = listener._accept()
+            fd, _ = listener._accept()  # type: ignore[attr-defined]
         except OSError:
             return
         self.knocked[door] = _socket.socket(fileno=fd)

@@ -40,7 +40,9 @@ class Room:
         self.floor = floor.Floor()
         self.files = files.Files(0)
         self.packers: dict[int, int] = {}  # children that write snapshots -> the request that asked
-        self.doors: tuple[int, list[int]] | None = None  # where the host cannot have its sockets: a process, and what it has
+        self.doors: tuple[int, list[int]] | None = (
+            None  # where the host cannot have its sockets: a process, and what it has
+        )
 
     def serve(self) -> Run:
         """Prepare, wait to be opened, then answer until the host goes away."""
@@ -108,7 +110,9 @@ class Room:
             for pid, status in self.processes.reap():
                 if pid in self.packers:
                     self.packed(self.packers.pop(pid), status)
-                elif self.doors is not None and pid == self.doors[0]:  # killed with all else, or by a root of the sandbox
+                elif (
+                    self.doors is not None and pid == self.doors[0]
+                ):  # killed with all else, or by a root of the sandbox
                     fds, self.doors = self.doors[1], None
                     try:
                         self.open_doors(fds)

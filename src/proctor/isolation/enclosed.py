@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from proctor.core.image import Image
-from proctor.guest import cgroups, container
+from proctor.guest import bundle, cgroups
 from proctor.isolation import gvisor, runsc, sweep
 from proctor.isolation.base import AgentProcess
 from proctor.isolation.lobby import LobbyBoundary, RoomGroup
 
 _ROOTLESS = "--rootless"  # it is started in a user namespace, whoever starts it
-_GUEST = Path(container.__file__).parent
+_GUEST = Path(bundle.__file__).parent
 
 
 class ContainerGroup(RoomGroup):
@@ -61,7 +61,7 @@ class EnclosedBoundary(LobbyBoundary):
         meter = cgroups.Group(paths)
         try:
             fds = meter.meters()
-            plan = {**image.plan, "binds": [*image.plan["binds"], [str(_GUEST), container.GUEST]]}
+            plan = {**image.plan, "binds": [*image.plan["binds"], [str(_GUEST), bundle.GUEST]]}
             flags = [flag for flag in self.runsc.flags if flag != _ROOTLESS]
             told = {
                 "path": self.runsc.path, "flags": [*flags, _ROOTLESS], "version": self.runsc.version,

@@ -98,7 +98,8 @@ class Gate:
         for name, sock in self._listeners.items():
             if isinstance(sock, socket.socket):
                 sock.setblocking(False)
-            work = self._accept(name, sock) if not isinstance(sock, Names) and name != "dns" else self._answer_names(sock)
+            answers = isinstance(sock, Names) or (name == "dns" and isinstance(sock, socket.socket))
+            work = self._answer_names(sock) if answers else self._accept(name, sock)  # type: ignore[arg-type]
             self._doors.add(asyncio.create_task(work))
 
     async def set(self, rules: NetworkRules) -> None:
