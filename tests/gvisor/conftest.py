@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent / "engine"))
+for _folder in ("engine", "sandboxes"):
+    sys.path.append(str(Path(__file__).parent.parent / _folder))
 
 from engine_help import gone, leavings
 

@@ -307,7 +307,10 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
     slot = Slot(
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
-        seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
+        landlock_abi=landlock.abi(),
+        seccomp=seccomp.build(
+            network=inside, hide_attributes=not inside, memory_files=group.memory, spare_init=sentry and config["lobby"]
+        ),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features, sentry=sentry,
         unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),
