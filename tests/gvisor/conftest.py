@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-for _folder in ("engine", "sandboxes"):
-    sys.path.append(str(Path(__file__).parent.parent / _folder))
+sys.path.append(str(Path(__file__).parent.parent / "engine"))
+sys.path.append(str(Path(__file__).parent.parent / "sandboxes"))
 
 from engine_help import gone, leavings
 
