@@ -45,7 +45,9 @@ class Container(Lobby):
         except BaseException:
             await link.close()
             raise
-        made.rooms[number], made.groups[number] = room, boundary.group(link.agent, number)
+        group = boundary.group(link.agent, number)
+        made.rooms[number], made.groups[number] = room, group
+        room.why = lambda: ": it reached the memory bound of its container" if group.met_its_memory() else ""
         return made
 
     async def room(self) -> Room:

@@ -111,6 +111,7 @@ class Room:
         self._reader: asyncio.Task[None] | None = None
         self.on_broken: Callable[[BaseException], None] | None = None
         self.doors = False  # it hands over no sockets that listen, but knocks for each connection
+        self.why: Callable[[], str] = lambda: ""  # what more is known of its end
 
     async def ready(self) -> None:
         """Wait until it can be opened.
@@ -142,7 +143,7 @@ class Room:
                 most = max([_ANSWER, *(2 * command.keep for command in self.commands.values() if command.keep)])
                 self._take(*await self._frame(most))
         except (EOFError, OSError):
-            self.fail(InfrastructureError("the sandbox ended"))
+            self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))
         except (ValueError, KeyError, TypeError, FrameError) as exc:
             self.fail(FrameError(f"the sandbox sent nonsense: {exc}"))
 
@@ -207,7 +208,7 @@ class Room:
             frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
             await self.stream.send_whole(frame, [sock.fileno() for sock in give])
         except OSError as exc:
-            self.fail(InfrastructureError("the sandbox ended"))
+            self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))
             raise stopped(exc) from exc
         return asked
 

@@ -171,9 +171,17 @@ class Sandboxes(Use):
         return box
 
     async def _open(self, box: Sandbox) -> None:
-        fault: BaseException | None = None
         root = box.root.rootfs if box.root else Rootfs()
         rooms: Rooms = self.pools.of(root) if box.spec.isolation != "gvisor" else await self._enclosure(root)
+        rooms.used += 1
+        try:
+            await self._open_in(box, rooms)
+        except BaseException:
+            rooms.used -= 1
+            raise
+
+    async def _open_in(self, box: Sandbox, rooms: Rooms) -> None:
+        fault: BaseException | None = None
         for _ in range(ATTEMPTS):
             lobby, room = await rooms.take()
             lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
@@ -191,7 +199,6 @@ class Sandboxes(Use):
             finally:
                 rooms.fill()
             box.room, box.lobby, box.pool = room, lobby, rooms
-            rooms.used += 1
             room.on_broken = lambda _: self._end_soon(box, StopReason.FAULT)
             return
         raise InfrastructureError(f"a sandbox cannot be opened: {fault}") from fault

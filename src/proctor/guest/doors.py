@@ -178,6 +178,7 @@ class Doors:
 def serve(listeners: list[_socket.socket], doors: list[int]) -> int:
     """Be the process of the doors; its status."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.dup2(0, 2)  # nothing of the host's but the doors
     kept = {0, 1, 2, *doors, *(sock.fileno() for sock in listeners)}
     for name in os.listdir("/proc/self/fd"):  # ends of commands' pipes, which would never be seen to end
         if int(name) not in kept:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from proctor.core.errors import IsolationUnavailable
 from proctor.core.image import Image
 from proctor.guest import bundle, cgroups
 from proctor.isolation import gvisor, runsc, sweep
@@ -28,6 +29,13 @@ class ContainerGroup(RoomGroup):
         self.meter.set_pids(min(gvisor.MOST_TASKS, gvisor.KERNEL_TASKS + processes * (processes + 16)))
         self.meter.set_cpu(vcpu)
 
+    def met_its_memory(self) -> bool:
+        """Something of it was killed because all together reached the bound; False too where that cannot be told any more."""
+        try:
+            return self.meter.oom_kills() > 0
+        except OSError:
+            return False
+
     def kill_all_but_init(self) -> bool:
         """Nothing: what the host sees are threads of gVisor."""
         return False
@@ -41,7 +49,7 @@ class EnclosedBoundary(LobbyBoundary):
         floor: what a sandbox's root is made of: ``layers``, ``host``, ``tops`` and ``covers`` of ``guest/floor.py``.
 
     Raises:
-        IsolationUnavailable: no ``runsc`` works here.
+        IsolationUnavailable: no ``runsc`` works here, or none that sandboxes can use.
     """
 
     agent_mib = 96
@@ -50,6 +58,10 @@ class EnclosedBoundary(LobbyBoundary):
         super().__init__(layers, cgroup=cgroup)
         self.levels = ["gvisor"]
         self.runsc = runsc.find()
+        if self.runsc.platform == "kvm":  # its device is not shown behind the namespaces, nor are its identities let in
+            raise IsolationUnavailable(
+                f"isolation 'gvisor': of the platforms of {self.runsc.path} only kvm works here, and sandboxes need systrap or ptrace"
+            )
         self.floor = floor
         self.processes = 128  # each is 10 MiB of the host's
         self._groups: dict[str, ContainerGroup] = {}
@@ -64,7 +76,7 @@ class EnclosedBoundary(LobbyBoundary):
             plan = {**image.plan, "binds": [*image.plan["binds"], [str(_GUEST), bundle.GUEST]]}
             flags = [flag for flag in self.runsc.flags if flag != _ROOTLESS]
             told = {
-                "path": self.runsc.path, "flags": [*flags, _ROOTLESS], "version": self.runsc.version,
+                "path": self.runsc.path, "flags": [*flags, *self.runsc.boxed, _ROOTLESS], "version": self.runsc.version,
                 "platform": self.runsc.platform,
             }  # fmt: skip
             alone = os.geteuid() != 0
@@ -88,7 +100,7 @@ class EnclosedBoundary(LobbyBoundary):
         self._groups[name] = ContainerGroup(paths, meter)
         return agent
 
-    def group(self, agent: AgentProcess, number: int) -> RoomGroup:
+    def group(self, agent: AgentProcess, number: int) -> ContainerGroup:
         """The control group of this container's one sandbox: the container's. Whoever asks removes it."""
         return self._groups.pop(agent.name)
 
