@@ -22,7 +22,7 @@ MOST = 256  # commands at once: each has up to three descriptors here
 _TICK_S, _SOON_S = 0.1, 0.02  # between looks at memory where no control group bounds it
 _DRAIN = 64  # pieces read from one pipe before others get their turn
 _MOST_INPUT = 16 << 20  # bytes that wait for a command to read them
-_START_S = 5.0  # for a command's process to begin: it takes a millisecond
+_START_S = 5.0  # for a command's process to begin: it takes a millisecond, and behind gVisor some 20
 _LOST = (errno.EAGAIN, errno.EWOULDBLOCK)
 _FULL = (errno.EAGAIN, errno.ENOMEM)  # the sandbox has as many processes, or as much memory, as it may have
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)  # seconds: what was killed is dying, and is collected here
@@ -139,7 +139,7 @@ class Processes:
                 become(env, run.source, argv)
             return run
         close(*streams, mark)
-        noted = marked(mark_read, pid)
+        noted = marked(mark_read, pid, _START_S * (1 + slot.sentry))
         os.close(mark_read)
         if noted[:1] == b"F":
             close(*ours)
@@ -356,13 +356,13 @@ def close(*fds: int) -> None:
         os.close(fd)
 
 
-def marked(mark: int, pid: int) -> bytes:
+def marked(mark: int, pid: int, most_s: float) -> bytes:
     """What a new process says of its set-up: 1, or 0 and why not.
 
     Nothing where it was killed, or stopped, which a program of the same sandbox may do to it: then it is killed, and
     ends like any other command.
     """
-    if not select.select([mark], [], [], _START_S)[0]:
+    if not select.select([mark], [], [], most_s)[0]:
         watch.signal_one(pid, signal.SIGKILL)
         return b""
     return os.read(mark, 500)
