@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,22 @@ def test_verbs_that_are_not_supported_say_so(sbx: Any) -> None:
     ):
         with pytest.raises(InvalidRequestError, match="not supported"):
             call()
+
+
+def test_text_that_no_bytes_stand_for_is_refused_by_field(runtime: Any, sbx: Any) -> None:
+    half = "\ud800"
+    for field, call in (
+        ("env['A']", lambda: runtime.sandboxes.create(env={"A": half})),
+        ("labels['A']", lambda: runtime.sandboxes.create(labels={"A": half})),
+        ("command[1]", lambda: sbx.exec(["echo", half])),
+        ("stdin", lambda: sbx.exec(["cat"], stdin=half)),
+        ("cwd", lambda: sbx.exec(["true"], cwd=f"/{half}")),
+        ("path", lambda: sbx.files.write(half, "text")),
+        ("data", lambda: sbx.files.write("name", half)),
+    ):
+        with pytest.raises(InvalidRequestError, match=rf"{re.escape(field)}: .*half a character"):
+            call()
+    assert sbx.exec(["printf", "%s", "\udcff"]).stdout_bytes == b"\xff"  # this half stands for a byte
 
 
 def test_specs() -> None:

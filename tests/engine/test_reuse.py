@@ -8,6 +8,7 @@ import pytest
 
 from proctor import grade
 from proctor.core.errors import InputError
+from proctor.core.limits import Limits
 from proctor.engine.engine import Engine
 from proctor.engine.job import Case, Job, Program
 from proctor.grading.problem import Problem, TestCase
@@ -95,3 +96,19 @@ def test_what_it_cannot_be(reuse: object) -> None:
         grade(["x"], PROBLEM, reuse=reuse, cache=False)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="reuse"):
         Engine(reuse=reuse)  # type: ignore[arg-type]
+
+
+def test_idle_agents_make_room_for_a_job_that_needs_their_memory() -> None:
+    small, large = Limits(memory_mib=64), Limits(memory_mib=200)
+
+    async def work() -> list[int]:
+        counts = []
+        async with Engine(slots=2, memory_mib=256) as engine:  # 32 MiB an agent
+            for sizes in ((small, small), (large,), (small, small)):
+                jobs = [Job(CALM, (Case(stdin=b"word\n"),), limits=limits) for limits in sizes]
+                outcomes = await asyncio.gather(*(engine.run(job) for job in jobs))
+                assert all(outcome.ok for (outcome,) in outcomes)
+                counts.append(len(engine._idle))
+        return counts
+
+    assert asyncio.run(work()) == [2, 1, 2]

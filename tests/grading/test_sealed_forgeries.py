@@ -141,8 +141,9 @@ def test_a_class_that_is_equal_to_all_is_equal_only_to_its_own(engine: SyncEngin
     assert run(engine, program, "assert 5 == A()").reward == 0.0
     assert run(engine, program, "assert A() in [1, 2]").reward == 0.0
     assert run(engine, program, "assert A() == A()").reward == 1.0  # what it says of itself is what it does
-    wrong = program.replace("return True", "return 1")
-    assert run(engine, wrong, "assert A() == A()").reward == 0.0
+    truthy = run(engine, program.replace("return True", "return 1"), "assert A() == A()")
+    assert (truthy.reward, truthy.claimed) == (1.0, True)
+    assert run(engine, program.replace("return True", "return NotImplemented"), "assert A() == A()").reward == 0.0
 
 
 def test_a_programs_own_files_are_not_beside_the_tests(engine: SyncEngine) -> None:

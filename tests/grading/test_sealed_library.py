@@ -202,3 +202,52 @@ assert get().x == 6
     found = run(engine, program, tests)
     assert found.reward == 1.0, found.cases
     assert run(engine, program.replace("*= 2", "*= 3"), tests).reward == 0.0
+
+
+ABSTRACT = """
+from collections.abc import Mapping, MutableMapping, MutableSet, Set
+class Over:
+    def __init__(s, d): s._d = dict(d)
+    def __getitem__(s, k): return s._d[k]
+    def __setitem__(s, k, v): s._d[k] = v
+    def __delitem__(s, k): del s._d[k]
+    def __iter__(s): return iter(s._d)
+    def __len__(s): return len(s._d)
+class View(Over, Mapping): pass
+class Table(Over, MutableMapping): pass
+class Of:
+    def __init__(s, d): s._d = list(d)
+    def __contains__(s, k): return k in s._d
+    def __iter__(s): return iter(s._d)
+    def __len__(s): return len(s._d)
+    def add(s, k): s._d.append(k)
+    def discard(s, k): s._d.remove(k)
+class Few(Of, Set): pass
+class Many(Of, MutableSet): pass
+def f(): return View({"a": 1})
+def g(): return Few([1, 2])
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "assert f() == {'a': 1} and {'a': 1} == f() and f() != {'a': 2} and f() != [('a', 1)]",
+        "assert g() == {2, 1} and frozenset((1, 2)) == g() and g() != [1, 2] and g() != {1}",
+        "v = View({'a': 1})\nassert list(v.keys()) == ['a'] and list(v.items()) == [('a', 1)] and list(v.values()) == [1]",
+        "v = View({'a': 1})\nassert v.keys() == {'a'} and ('a', 1) in v.items()",
+        "import collections.abc as c\nassert isinstance(f(), c.Mapping) and not isinstance(f(), (dict, c.MutableMapping))",
+        "import collections.abc as c\nassert isinstance(g(), c.Set) and not isinstance(g(), (set, c.MutableSet))",
+        "t = Table({'a': 1})\nt['b'] = 2\ndel t['a']\nassert dict(t) == {'b': 2} and len(t) == 1 and list(t) == ['b']",
+        "m = Many([1, 2])\nm.add(3)\nm.discard(1)\nassert sorted(m) == [2, 3]",
+    ],
+)
+def test_classes_made_from_abstract_mappings_and_sets_compare_as_what_they_hold(engine: SyncEngine, tests: str) -> None:
+    assert run(engine, ABSTRACT, "def test_a():\n    " + tests.replace("\n", "\n    ")).reward == 1.0
+
+
+def test_what_an_abstract_class_holds_is_looked_at_here(engine: SyncEngine) -> None:
+    passes(engine, ABSTRACT, "assert f() == {'a': 1} and g() == {1, 2}")
+    liar = "from collections.abc import Mapping\nclass L(Mapping):\n    def __getitem__(s, k): return 1\n    def __iter__(s): return iter('a')\n    def __len__(s): return 1\n    def __eq__(s, o): return True\ndef f(): return L()"
+    assert run(engine, liar, "assert f() == {'a': 2}").reward == 0
+    assert run(engine, liar.replace("    def __eq__(s, o): return True\n", ""), "assert f() == {'a': 2}").reward == 0

@@ -241,6 +241,39 @@ def test_honest_programs_are_not_marked(engine: SyncEngine, row: int) -> None:
     passes(engine, *HONEST[row])
 
 
+MONEY = "class Money:\n    def __init__(s, n): s.n = n\n    def __eq__(s, o): return s.n == getattr(o, 'n', o)\n    def __add__(s, o): return Money(s.n + o.n)\ndef f(): return Money(5)\n"
+BY_DATA = [
+    "assert Money(5) == 5 and 5 == Money(5) and Money(5) != 6 and Money(5).n == 5",
+    "m = Money(2) + Money(3)\nassert m == 5 and [m] == [5] and Money(5).n == 5",
+    "assert Money(5) != 4 and Money(5).n == 5",
+]
+
+
+@pytest.mark.parametrize("tests", BY_DATA)
+def test_what_tests_made_may_equal_data_by_its_own_word(engine: SyncEngine, tests: str) -> None:
+    found = run(engine, MONEY, tests)
+    assert (found.reward, found.claimed) == (1.0, True)
+
+
+def test_what_came_where_data_was_due_equals_none(engine: SyncEngine) -> None:
+    assert run(engine, MONEY, "assert f() == 5").reward == 0
+    yes = YES.replace("class P", "class Money") + "def f(): return Money(5)\n"
+    assert run(engine, yes, "Money(1).go()\nassert f() == 5").reward == 0
+    assert run(engine, yes, "assert [f()] == [5]").reward == 0
+    cls = yes.replace("    def go", "    def __add__(s, o): return s\n    def size(s): return s\n    def go")
+    assert run(engine, cls, "a = Money(1) + Money(2)\nMoney(1).go()\nassert a.size() == 5").reward == 0
+
+
+def test_data_that_a_no_was_told_of_buys_nothing_unmarked(engine: SyncEngine) -> None:
+    spy = "told = []\nclass P:\n    def __init__(s, *a): pass\n    def go(s): pass\n    def __eq__(s, o): told.append(o)\ndef f(): return told[-1]\n"
+    found = run(engine, spy, "def test_a():\n    P(1).go()\n    assert P(1) == 77\ndef test_b(): assert f() == 77")
+    assert found.claimed
+
+
+def test_none_is_no_data_to_ask_an_object_about(engine: SyncEngine) -> None:
+    passes(engine, MONEY, "assert Money(5) != None and Money(5).n == 5")
+
+
 def test_an_attribute_that_data_has_too_is_marked_where_its_object_was_found(engine: SyncEngine) -> None:
     program = "class B:\n    year, start = 5, len\ndef find(): return B()\n"
     found = run(engine, program, "assert find().year == 5")

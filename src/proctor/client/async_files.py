@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 from proctor.client import local
 from proctor.client.door import AsyncDoor
-from proctor.client.errors import ConflictError, InvalidRequestError, NotFoundError, RuntimeError, invalid
+from proctor.client.errors import ConflictError, InvalidRequestError, NotFoundError, RuntimeError
 from proctor.client.far import closing
+from proctor.client.fields import octets, spellings, whole
 from proctor.client.fields import path as checked_path
-from proctor.client.fields import spellings, whole
 from proctor.client.values import Record, file_record
 from proctor.core.sandbox import MIB
 
@@ -41,14 +41,11 @@ class AsyncFiles:
             data: text is UTF-8.
             mode: permission bits; None keeps those of a file that is there, and is 0o644 for a new one.
         """
-        if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise invalid("data", data, "give text or bytes")
+        content = octets("data", data)
         if mode is not None:
             mode = whole("mode", mode, least=0, most=0o777)
         where = checked_path("path", path)
-        return Record(await self._door.call(self._door.backend.write_file(self._id, where, bytes(data), mode)))
+        return Record(await self._door.call(self._door.backend.write_file(self._id, where, content, mode)))
 
     @spellings
     async def read(self, path: str, *, max_bytes: int | None = None) -> bytes:

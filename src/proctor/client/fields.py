@@ -93,7 +93,20 @@ def text(field: str, value: object, *, empty: bool = False) -> str:
     """Text that the kernel takes as a name or an argument."""
     if not isinstance(value, str) or "\0" in value or not (value or empty):
         raise invalid(field, value, "give text without a NUL character" + ("" if empty else ", not empty"))
+    octets(field, value)
     return value
+
+
+def octets(field: str, value: object) -> bytes:
+    """What is written somewhere: text as UTF-8; the half of a surrogate pair that stands for a byte is that byte."""
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as exc:
+            raise invalid(field, value, f"{value[exc.start]!a} is half a character, which UTF-8 has not") from None
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise invalid(field, value, "give text or bytes")
+    return bytes(value)
 
 
 def path(field: str, value: object) -> str:
@@ -240,18 +253,12 @@ def command_spec(
     """A command out of a caller's arguments; ``limit`` gives one without a time limit the usual."""
     if user not in (None, "sandbox", "root"):
         raise invalid("user", user, "give 'sandbox' or 'root'")
-    if isinstance(stdin, bytearray | memoryview):
-        stdin = bytes(stdin)
-    if isinstance(stdin, str):
-        stdin = stdin.encode("utf-8", "surrogateescape")
-    if stdin is not None and not isinstance(stdin, bytes):
-        raise invalid("stdin", stdin, "give text or bytes")
     timeout_s = LONG_S if limit else None
     if timeout_ms is not None:
         timeout_s = seconds("timeout_ms", timeout_ms, least=1, most=NEVER_S * 1000) / 1000
     long = timeout_s is None or timeout_s > LONG_S
     return CommandSpec(
         argv=arguments(command), cwd=None if cwd is None else path("cwd", cwd), user=str(user or "sandbox"),
-        env=environment(env), stdin=stdin, stdin_open=stdin_open, timeout_s=timeout_s,
+        env=environment(env), stdin=None if stdin is None else octets("stdin", stdin), stdin_open=stdin_open, timeout_s=timeout_s,
         keep=None if streamed else OUTPUT_KEPT_LONG if long else OUTPUT_KEPT,
     )  # fmt: skip

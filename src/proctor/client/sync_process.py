@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from proctor.client.door import SyncDoor, within
 from proctor.client.errors import ConflictError, NotFoundError, invalid
-from proctor.client.fields import seconds, spellings
+from proctor.client.fields import octets, seconds, spellings
 from proctor.client.values import CommandResult, Gathered, Record, checked, result
 from proctor.core.sandbox import CommandOutcome
 
@@ -104,11 +104,7 @@ class Process:
     @spellings
     def write(self, data: str | bytes, eof: bool = False) -> None:
         """More for its standard input, where it was spawned with ``stdin="pipe"``; ``eof`` closes it after that."""
-        if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise invalid("data", data, "give text or bytes")
-        self._door.call(self._door.backend.write_stdin(self._sandbox, self.id, bytes(data), end=eof))
+        self._door.call(self._door.backend.write_stdin(self._sandbox, self.id, octets("data", data), end=eof))
 
     def close_stdin(self) -> None:
         """Its standard input ends."""

@@ -97,6 +97,11 @@ class Admission:
         """Tickets that are admitted and not yet done."""
         return len(self._running)
 
+    @property
+    def used_mib(self) -> int:
+        """What those that are admitted may use."""
+        return sum(running.memory_mib for running in self._running)
+
     def add(self, ticket: Ticket) -> list[Ticket]:
         """Queue a ticket; returns the tickets that may start now."""
         (self._alone if ticket.alone else self._together).add(ticket)
@@ -113,8 +118,7 @@ class Admission:
     def _fits(self, ticket: Ticket) -> bool:
         if not self._running:
             return True  # larger than the budget or not: alone it may try
-        used = sum(running.memory_mib for running in self._running)
-        return len(self._running) < self.slots and used + ticket.memory_mib <= self.memory_mib
+        return len(self._running) < self.slots and self.used_mib + ticket.memory_mib <= self.memory_mib
 
     def _admit(self) -> list[Ticket]:
         started: list[Ticket] = []

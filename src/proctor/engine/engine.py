@@ -231,6 +231,7 @@ class Engine:
         except BaseException:
             self.leave(ticket)
             raise
+        self.make_room()
         try:
             failed = await link.run(
                 job.program, todo.cases, job.limits, job.compile_limits, stop_after=settling.stop_after(todo),
@@ -269,6 +270,11 @@ class Engine:
                 return link
             self.end(link)
         return await self._new_link()
+
+    def make_room(self) -> None:
+        """End idle agents whose own memory does not fit beside the jobs that run: the next small jobs get new ones."""
+        while self._idle and self._admission.used_mib + len(self._idle) * self.agent_mib > self._admission.memory_mib:
+            self.end(self._idle.pop(0))
 
     def give_back(self, link: Link, ticket: Ticket | None = None) -> None:
         """An agent that has done its job is idle again, and the ticket's slot free; none is kept once it is closed."""

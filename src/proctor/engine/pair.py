@@ -51,6 +51,9 @@ class Slots(Protocol):
     async def lease(self, fresh: bool) -> Link:
         """An agent that waits for a job."""
 
+    def make_room(self) -> None:
+        """End idle agents whose memory is needed."""
+
     def give_back(self, link: Link, ticket: Ticket | None = None) -> None:
         """An agent that has done its job, and perhaps the ticket."""
 
@@ -120,6 +123,7 @@ async def _settled(engine: Slots, pair: Pair, owner: object, attempts: int, *, a
         try:
             for _ in jobs:
                 links.append(await engine.lease(fresh=bool(faults)))
+            engine.make_room()
             found = await _together(pair, links, 1.0 if alone else DECISIVE)
         except BaseException as exc:
             endings = [engine.end(link) for link in links]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import sys
 import types
+from collections import abc
 from typing import Any
 
 from .copies import module_of
@@ -38,7 +39,13 @@ COMPARED: dict[str, Any] = {
     "UserList": lambda value: list(value.data),
     "ChainMap": lambda value: dict(value.items()),
     "UserString": lambda value: str(value.data),
+    "Mapping": lambda value: dict(value.items()),
+    "MutableMapping": lambda value: dict(value.items()),
+    "Set": set,
+    "MutableSet": set,
 }
+# Abstract classes whose own ``__eq__`` compares by what the other methods give; the narrower first.
+ABSTRACT: tuple[type, ...] = (abc.MutableMapping, abc.Mapping, abc.MutableSet, abc.Set)
 DERIVED = " derived"  # behind the name of such a class's base
 _READ = {
     "UserDict": "__len__ __iter__ __contains__ __getitem__ keys values items get",

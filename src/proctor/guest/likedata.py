@@ -27,6 +27,9 @@ _DATA: dict[str, Any] = {
     )
 }  # fmt: skip
 
+_DERIVED: dict[str, Any] = {"UserList": list, "UserString": str, "Set": set, "MutableSet": set}
+_ABSTRACT = {kind.__name__: kind for kind in contents.ABSTRACT}
+
 
 def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
     """What a class has that is made from a kind of data: it compares as that data, which is done here.
@@ -39,10 +42,8 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
     if data in contents.HELD:
         return contents.methods(data)
     derived = data.removesuffix(contents.DERIVED) if data.endswith(contents.DERIVED) else ""
-    kind: Any = (
-        {"UserList": list, "UserString": str}.get(derived, dict) if derived else _DATA.get(data) or _KINDS.get(name)
-    )
-    shown = contents.KINDS.get(derived, kind)
+    kind: Any = _DERIVED.get(derived, dict) if derived else _DATA.get(data) or _KINDS.get(name)
+    shown = contents.KINDS.get(derived) or _ABSTRACT.get(derived, kind)
     found: dict[str, Any] = {"__class__": property(lambda self: shown)} if kind else {}
     if not derived and data not in _DATA:
         return found

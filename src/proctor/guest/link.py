@@ -202,7 +202,8 @@ class Link(Exchange):
             member = isinstance(target, StandinType) and type(value) is target and self.names.level(target)
             return reference(value, via=name, owner=target, sound=OF_ITS_KIND if member else 0)
         if what == "special" and type(value) is type(target):
-            return reference(value, sound=of_special(name, target.__sound__))
+            sound = of_special(name, target.__sound__)
+            return reference(value, via=name if sound else "", sound=sound)
         if what == "call":
             return reference(value, sound=self.of_call(type(value), target))
         return value

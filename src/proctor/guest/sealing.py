@@ -21,6 +21,7 @@ import fractions
 import os
 import struct
 import threading
+from collections import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,8 @@ COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime
 # Data whose identity is lost on the way.
 FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
 namedtuple: Any = collections.namedtuple  # here with names from elsewhere
-_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
-
-
+_VIEWS: dict[Any, str] = {abc.KeysView: "keys", abc.ValuesView: "values", abc.ItemsView: "items"}
+_VIEWS |= {type(getattr(of(), name)()): name for of in (dict, collections.OrderedDict) for name in _VIEWS.values()}
 _CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "array"))
 _MUTABLE = frozenset(MUTABLE)
 _KEYED = frozenset((set, frozenset, dict, collections.Counter, collections.OrderedDict, collections.defaultdict))

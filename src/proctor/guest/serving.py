@@ -239,12 +239,17 @@ def data_base(kind: type) -> str:
             if first.__module__ in ("collections", "collections.abc", "_collections_abc")
             else ""
         )
+    if base is None and first in contents.ABSTRACT:
+        return next(found.__name__ for found in contents.ABSTRACT if issubclass(kind, found)) + contents.DERIVED
     return base.__name__ if base is not None and first is base and base is not kind else ""
 
 
 def _is_datas(kind: type, name: str) -> bool:
     """Of a class that is made from a kind of data: that kind's own method answers."""
-    return bool(data_base(kind)) and next(found for found in kind.__mro__ if name in vars(found)) in _CONTENTS
+    return bool(data_base(kind)) and next(found for found in kind.__mro__ if name in vars(found)) in (
+        *_CONTENTS,
+        *contents.ABSTRACT,
+    )
 
 
 def plain(value: Any) -> Any:

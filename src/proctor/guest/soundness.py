@@ -59,6 +59,11 @@ def is_arithmetic(name: str) -> bool:
     return name in _OF_A_KIND and name not in ("__getitem__", "__enter__")
 
 
+def is_made(level: int, via: str) -> bool:
+    """The tests made it, by calling a class or by an operator that computes: no data was due there."""
+    return level in (UNSURE, MADE) or (level == OF_ITS_KIND and is_arithmetic(via))
+
+
 def is_small(value: Any) -> bool:
     """A number as near to nothing as tests allow what they do not hold exactly."""
     if type(value) is datetime.timedelta:

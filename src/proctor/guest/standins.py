@@ -3,10 +3,9 @@
 A function of the program is an object that can be called; an instance, one
 whose attributes and special methods are the program's; a class, a class of our
 own made after its description. What comes back from a call is data, or another
-stand-in. A stand-in never equals data: whether it does would be for the program
-to say. Two of them are compared by the program's own ``__eq__``, as a test of
-a class means it, and by their numbers while an answer is read. Exceptions arrive as real ones, of built-in classes or of
-classes made here below the same built-in class.
+stand-in. Where data was due a stand-in equals none: whether it does would be for
+the program to say. What the tests made themselves is compared by the program's
+own ``__eq__``, and by number while an answer is read. Exceptions arrive as real ones.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from . import contents, copies, raising, sealing
 from .comparing import ORDERS
 from .library import Named, library_name
 from .sealing import Refused
-from .soundness import MADE, OF_ITS_KIND, has
+from .soundness import MADE, OF_ITS_KIND, has, is_made
 
 
 def stop(word: str, reason: str) -> Any:
@@ -215,8 +214,7 @@ def unlike(one: Any, other: Any) -> bool:
     """``one == other`` where the tests' side is no stand-in: False, but for two of one class of a library's.
 
     What the library's own operator would say is not known here. That leaves a test open only where the tests compare
-    with what no program can send: there a right program gets no more. Of data the answer is No, whatever class a
-    program claims, so that no program leaves open what it would fail.
+    with what no program can send. Of data the answer is No, so that no program leaves open what it would fail.
     """
     known, kind = type(one).__library__, type(other)
     if known and not type(one).__link__.reading and vars(object)["__eq__"] is not getattr(kind, "__eq__", None):
@@ -319,14 +317,18 @@ def _special(name: str) -> Any:
 
 
 def _equal(self: Any, other: Any) -> bool:
-    """Equality is for two stand-ins alone, and a plain truth value."""
+    """A plain truth value, of two stand-ins, or of data and what the tests made themselves."""
     link = type(self).__link__
-    if not isinstance(other, Standin):
-        return unlike(self, other)
+    theirs = isinstance(other, Standin)
     if link.reading:
-        return number_of(self) == number_of(other)
-    said = link.ask("special", self, "__eq__", (other,)) is True
-    link.compared("__eq__", self, other, said)
+        return theirs and number_of(self) == number_of(other)
+    if not theirs and not (
+        is_made(self.__sound__, self.__via__) and type(other) in sealing.COPIED and other is not None
+    ):
+        return unlike(self, other)
+    answer = link.ask("special", self, "__eq__", (other,))
+    said = answer is not NotImplemented and not is_standin(answer) and bool(answer)
+    link.compared("__eq__", self, other, said or not theirs)  # data that it has seen may serve a later answer
     return said
 
 
@@ -387,12 +389,10 @@ def _truth(self: Any) -> bool:
 def _methods() -> dict[str, Any]:
     from .serving import SPECIAL
 
-    found = {name: _special(name) for name in SPECIAL}
+    inherited = ("__str__", "__repr__", "__format__", "__ne__")  # by every stand-in
+    found = {name: _special(name) for name in SPECIAL if name not in inherited}
     found |= {"__eq__": _equal, "__hash__": _hash, "__call__": _call, "__bool__": _truth}
-    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
-    for name in ("__str__", "__repr__", "__format__", "__ne__"):
-        del found[name]  # every stand-in has these
-    return found
+    return found | {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
 
 
 METHODS = _methods()
