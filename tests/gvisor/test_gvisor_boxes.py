@@ -25,10 +25,12 @@ PATIENCE = 120.0
 
 @pytest.fixture(scope="module")
 def boxes(build: runsc.Runsc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boxes]:
+    store = Store(tmp_path_factory.mktemp("store"))
     try:
-        found = Boxes(isolation="gvisor", store=Store(tmp_path_factory.mktemp("store")))
+        found = Boxes(isolation="gvisor", store=store)
     except IsolationUnavailable as exc:
         pytest.skip(f"this host gives no sandboxes: {exc}")
+    found.store = store  # type: ignore[attr-defined]
     yield found
     found.close()
 
