@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,12 +82,14 @@ class EnclosedRooms(Rooms):
 
     Args:
         spare: containers that are ready before anybody asks.
+        turns: for starts, of these and of other roots' together.
     """
 
     boundary: EnclosedBoundary
 
-    def __init__(self, boundary: EnclosedBoundary, image: Image, spare: int) -> None:
+    def __init__(self, boundary: EnclosedBoundary, image: Image, spare: int, turns: asyncio.Semaphore) -> None:
         super().__init__(boundary, image, spare)
+        self._turns = turns
         self._alive: set[Container] = set()
 
     async def agent(self) -> Container:
@@ -102,7 +105,8 @@ class EnclosedRooms(Rooms):
                 raise InfrastructureError("the engine of the sandboxes was closed")
             self._number += 1
             try:
-                made = await Container.start(self.boundary, self.image, self._number)
+                async with self._turns:
+                    made = await Container.start(self.boundary, self.image, self._number)
             except IsolationUnavailable:
                 raise
             except InfrastructureError as exc:
@@ -131,6 +135,8 @@ class Enclosures:
         self.layers, self.ground, self.spare, self.most = layers, ground, spare, most
         self._pools: OrderedDict[str, EnclosedRooms] = OrderedDict()
         self._making: asyncio.Lock = asyncio.Lock()
+        # A start takes a core for a second: many at once would each be too late.
+        self._turns = asyncio.Semaphore(max(2, len(os.sched_getaffinity(0))))
         self._ending: set[asyncio.Task[None]] = set()
 
     async def of(self, root: Rootfs, base: dict[str, Any], *, default: bool) -> EnclosedRooms:
@@ -151,7 +157,7 @@ class Enclosures:
                 if root.host and root.preimport:
                     boundary.extra = {**boundary.extra, "over": [[site, []] for site in self.ground.sites]}
                     image = replace(image, preload=[*image.preload, *root.preimport])
-                found = EnclosedRooms(boundary, image, self.spare if default else min(1, self.spare))
+                found = EnclosedRooms(boundary, image, self.spare if default else min(1, self.spare), self._turns)
                 self._pools[root.digest] = found
                 for digest in [name for name, pool in self._pools.items() if not pool.used and pool is not found]:
                     if len(self._pools) > self.most:
