@@ -23,7 +23,7 @@ pytestmark = pytest.mark.environments
 
 
 @pytest.fixture
-def own(build: Runsc) -> Boxes:
+def own(rooms: Runsc) -> Boxes:
     return Boxes(isolation="gvisor", spare=1)
 
 
@@ -91,7 +91,7 @@ boxes.run(asyncio.sleep(1000))
 
 
 @pytest.mark.parametrize("supervisors", [False, True], ids=["", "with its supervisors"])
-def test_a_client_that_is_killed_leaves_nothing(build: Runsc, supervisors: bool) -> None:
+def test_a_client_that_is_killed_leaves_nothing(rooms: Runsc, supervisors: bool) -> None:
     folder = str(Path(__file__).parent.parent / "sandboxes")
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT.format(folder=folder)], stdout=subprocess.PIPE, text=True

@@ -19,7 +19,7 @@ from proctor.isolation.runsc import Runsc
 PATIENCE = 240
 
 
-def test_the_sdk_is_the_same(build: Runsc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> None:
+def test_the_sdk_is_the_same(rooms: Runsc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> None:
     backend = EmbeddedBackend(store=None, ledger=None, spare=1)
     try:
         runtime = Runtime(backend=backend, isolation="gvisor")
@@ -65,7 +65,7 @@ def test_a_level_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Runtime()
 
 
-def test_the_command_line(build: Runsc, tmp_path: Path) -> None:
+def test_the_command_line(rooms: Runsc, tmp_path: Path) -> None:
     folders = {name: str(tmp_path / name) for name in ("XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_STATE_HOME")}
     for path in folders.values():
         Path(path).mkdir(mode=0o700)
