@@ -23,7 +23,7 @@ from proctor.client.beam_process import (
     SandboxProcessTimeout,
 )
 from proctor.client.errors import invalid, unsupported
-from proctor.client.fields import NEVER_S, seconds
+from proctor.client.fields import NEVER_S, seconds, whole
 from proctor.client.sync_runtime import Runtime
 from proctor.client.sync_sandbox import Sandbox as _Sandbox
 from proctor.client.values import Record
@@ -64,6 +64,8 @@ class Sandbox:
     Args:
         cpu: CPUs.
         memory: MiB, or text such as ``"512Mi"``, for processes and files together.
+        gpu: model of its GPUs, ``"any"`` for whichever there are, or a list of models of which any will do.
+        gpu_count: how many; 1 where only ``gpu`` is given.
         image: what is installed.
         keep_warm_seconds: seconds until it ends by itself; -1 for never.
         env: variables of all of its commands.
@@ -83,8 +85,6 @@ class Sandbox:
                 )
             if value:
                 raise unsupported(field, _LEAVE_OUT[field])
-        if (gpu and str(getattr(gpu, "value", gpu)) not in ("", "NoGPU")) or gpu_count:
-            raise unsupported("gpu", "sandboxes of this host have no GPU: leave gpu and gpu_count out")
         if block_network and allow_list:
             raise invalid("allow_list", allow_list, "leave it out with block_network=True")
         self.image = image or Image()
@@ -92,7 +92,7 @@ class Sandbox:
         self._fields = {
             "vcpu": cores(cpu), "memory_mib": memory_mib(memory), "timeout_seconds": _lease(keep_warm_seconds),
             "env": {**self.image.variables, **(env or {})}, "network": _network(block_network, allow_list),
-            "labels": {"name": name} if name else {},
+            "labels": {"name": name} if name else {}, **_gpus(gpu, gpu_count),
         }  # fmt: skip
 
     def create(self) -> SandboxInstance:
@@ -111,6 +111,17 @@ class Sandbox:
     def debug(self) -> None:
         """Not supported: raises."""
         raise unsupported("debug", "use create(), and process.exec")
+
+
+def _gpus(gpu: Any, count: object) -> dict[str, Any]:
+    """Beam's two fields as ours; a model that this host has not is refused when the sandbox is made."""
+    given = gpu if isinstance(gpu, list | tuple) else [gpu]
+    names = [str(getattr(each, "value", each) or "") for each in given]
+    names = [name for name in names if name not in ("", "NoGPU")]
+    if not names and not count:
+        return {}
+    number = whole("gpu_count", count or 1, least=1, most=64)
+    return {"gpu": number, "gpu_model": names or ["any"]}
 
 
 def _lease(ttl: object) -> float:

@@ -82,6 +82,7 @@ def test_one_table_with_filters() -> None:
             "sandboxes": 0,
             "cpu_seconds": 0.0,
             "gib_seconds": 0.0,
+            "gpu_seconds": 0.0,
             "storage_micros": 0,
             "cost_micros": 0,
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,9 +148,24 @@ def test_offline_unless_asked(runtime_of_beam: Runtime) -> None:
         Sandbox(block_network=True, allow_list=["x"])
 
 
+def test_gpus_by_model_and_number() -> None:
+    wanted = [
+        ({"gpu": "T4"}, 1, ["T4"]), ({"gpu": "any", "gpu_count": 3}, 3, ["any"]), ({"gpu_count": 2}, 2, ["any"]),
+        ({"gpu": ["T4", "A10G"], "gpu_count": 2}, 2, ["T4", "A10G"]), ({"gpu": SimpleNamespace(value="H100")}, 1, ["H100"]),
+    ]  # fmt: skip
+    for given, number, models in wanted:
+        fields = Sandbox(**given)._fields  # type: ignore[arg-type]
+        assert (fields["gpu"], fields["gpu_model"]) == (number, models)
+    for given in ({}, {"gpu": ""}, {"gpu": "NoGPU"}, {"gpu": None}, {"gpu_count": 0}):
+        assert "gpu" not in Sandbox(**given)._fields  # type: ignore[arg-type]
+    for bad in (-1, "2", 1.5, True, 65):
+        with pytest.raises(InvalidRequestError, match="gpu_count"):
+            Sandbox(gpu="T4", gpu_count=bad)  # type: ignore[arg-type]
+
+
 def test_what_is_not_supported_says_so(sb: SandboxInstance) -> None:
     for call in (
-        sb.snapshot_memory, lambda: sb.expose_port(80), lambda: Sandbox(gpu="T4"), lambda: Sandbox(gpu_count=1),
+        sb.snapshot_memory, lambda: sb.expose_port(80),
         lambda: Sandbox(volumes=["v"]), lambda: Sandbox(secrets=["s"]), lambda: Image(python_version="python3.4"),
         lambda: Image(base_image="x"), lambda: Image.from_registry("x"), lambda: Image.from_dockerfile("x"),
         lambda: Sandbox().create_from_memory_snapshot("x"), lambda: Sandbox().debug(),

@@ -25,6 +25,7 @@ from proctor.client import (
     sync_runtime,
     sync_sandbox,
 )
+from proctor.client.embedded import EmbeddedBackend
 from proctor.client.fields import NEVER_S, renamed, sandbox_spec, snake
 from proctor.client.last import LastExecutor
 from proctor.client.once import MOST, Once
@@ -32,6 +33,7 @@ from proctor.client.output import HIGH, KEPT, Output
 from proctor.core.errors import InfrastructureError
 from proctor.core.sandbox import NetworkRules, SandboxError
 from proctor.engine.sandboxes import Sandboxes
+from proctor.isolation import gpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -102,6 +104,7 @@ def test_an_unknown_field_gets_a_guess(runtime: Any, given: str, guess: str) -> 
         ("vcpu", [0, -1, "1", True, float("nan")]), ("memory_mib", [0, 1.5, "512Mi", -5, True]), ("disk_mib", [0, "x"]),
         ("timeout_seconds", [0, -1, float("inf"), "60"]), ("max_cost_micros", [0, 1.5]), ("env", [{"A": 1}, {"A=": "x"}, "A=1"]),
         ("network", ["off", {"internet": "no"}, {"allow": "example.org"}]), ("on_lease_end", ["explode"]), ("gpu", [-1, "T4"]),
+        ("gpu_model", ["", [], 4, ["--"], {"T4": 1}]),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_named(field: str, values: list[Any]) -> None:
@@ -127,9 +130,17 @@ def test_what_is_not_supported_says_so(runtime: Any, fields: dict[str, Any], wor
     assert caught.value.code == "not_supported"
 
 
-def test_gpus_are_refused_by_the_host(runtime: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="gpu"):
-        runtime.sandboxes.create(gpu=1)
+def test_a_host_without_gpus_says_what_it_looked_for_and_what_to_do(tmp_path: Path) -> None:
+    backend = EmbeddedBackend(gpus=gpus.find(gpus.Places(dev=str(tmp_path))))
+    try:
+        for fields in ({"gpu": 1}, {"gpu_model": "T4"}, {"gpuModel": ["T4", "any"]}):
+            with pytest.raises(InvalidRequestError, match=f"there is no {tmp_path}/nvidia0 .*install the") as refused:
+                Runtime(backend=backend).sandboxes.create(**fields)  # type: ignore[arg-type]
+            assert (refused.value.code, refused.value.status) == ("no_gpu", 400)
+        with pytest.raises(InvalidRequestError, match="leave it out where gpu is 0"):
+            sandbox_spec({"gpu": 0, "gpu_model": "T4"})
+    finally:
+        backend.close()
 
 
 def test_verbs_that_are_not_supported_say_so(sbx: Any) -> None:

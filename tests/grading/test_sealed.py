@@ -252,7 +252,33 @@ BESIDE = {
     "import os\nos.environ['X'] = '1'\nassert f(1) == 2": "environ",
     "import threading\nassert f(1) == 2": "threads",
     "input = lambda: '5'\nassert f(1) == 2": "input",
+    "import pickle\nassert pickle.loads(f(1)) == 2": "packed",
+    "from doctest import testmod\nassert f(1) == 2": "text",
+    "import logging.config\nassert f(1) == 2": "log",
+    "from typing import get_type_hints\nassert f(1) == 2": "annotations",
+    "import typing\nassert typing.get_type_hints(f)": "annotations",
+    "import importlib, solution\nimportlib.reload(solution)": "again",
+    "import sys\nsys.modules.pop('solution')": "again",
+    "import sys\ndel sys.modules['solution']": "again",
+    "import os\nassert os.path.exists(f(1))": "os.path.exists",
+    "from os import listdir\nassert listdir('.') == f(1)": "os.listdir",
+    "from pathlib import Path\nassert Path('out.txt').read_text() == 'x'": "read_text",
+    "from pathlib import Path\nout = Path('a') / 'b'\nassert out.exists()": "exists",
+    "import builtins\nbuiltins.input = lambda: '5'": "builtins.input",
+    "import sys\nsys.argv = ['x']\nassert f(1) == 2": "sys.argv",
+    "f('out.txt')\nassert open('out.txt').read() == 'x'": "written",
+    "from decimal import getcontext\ngetcontext().prec = 5": "computes",
+    "def test_a(self): self.assertLogs()": "assertLogs",
 }
+# The same words where they are the program's, or harmless.
+SEALED = [
+    "code = encode('x')\nprofile = f(1)\nassert (code, profile) == ('y', 2)",
+    "fs = FileSystem()\nfs.mkdir('/a')\nassert fs.exists('/a') and fs.listdir('/') == ['a']",
+    "import sys, io\nsys.stdout = io.StringIO()\nassert f(1) == 2",
+    "import solution\nsolution.LIMIT = 5\nassert solution.f(1) == 2",
+    "assert open('data.txt').read() == f(1)",
+    "import os\nassert f(os.path.join('a', 'b')) == os.sep",
+]
 
 
 @pytest.mark.parametrize("tests", BESIDE)
@@ -261,6 +287,11 @@ def test_tests_that_look_into_the_program_run_beside_it(tests: str) -> None:
     assert reason is not None
     assert BESIDE[tests] in reason
     assert reason.startswith("line ")
+
+
+@pytest.mark.parametrize("tests", SEALED)
+def test_words_alone_do_not_keep_tests_from_being_sealed(tests: str) -> None:
+    assert unsealable(tests, "solution", ("data.txt",)) is None
 
 
 def test_tests_that_pass_their_own_functions_run_beside_the_program(engine: SyncEngine) -> None:

@@ -236,9 +236,9 @@ class U(unittest.TestCase):
 def test_setup_fixtures_and_marks_of_pytest(engine: SyncEngine) -> None:
     found = passes(engine, "def f(x): return x", PYTEST, module=True)
     assert [case.name for case in found.cases] == [
-        "test_module", "test_auto", "test_once", "test_uses", "TestX.TestInner.test_inner", "TestX.test_class",
-        "TestX.test_own", "TestX.test_rows[0]", "TestX.test_rows[1]", "TestX.test_static", "TestRows.test_a[0]",
-        "TestRows.test_a[1]", "test_end",
+        "test_module", "test_auto", "test_once", "test_uses", "TestX.test_class", "TestX.test_own",
+        "TestX.test_rows[0]", "TestX.test_rows[1]", "TestX.test_static", "TestX.TestInner.test_inner",
+        "TestRows.test_a[0]", "TestRows.test_a[1]", "test_end",
     ]  # fmt: skip
     assert run(engine, "def f(x): return -1", PYTEST, module=True).reward == 0.0
 

@@ -98,7 +98,6 @@ LEFT_OPEN = [
     (ERROR, "assert Broke('m').code == 3", "code"),
     (ERROR, "assert str(Broke('m')) == 'nice m'", "text"),
     (TUPLES, "assert make().total() == 3", "total"),
-    (POINT, "import pickle\np = Point(1)\nassert pickle.loads(pickle.dumps(p)).x == 1", "pickle"),
     (MADE_OF_DATA, "assert f()[2].upper() == 'A'", "upper"),
     (MADE_OF_DATA, "assert f()[3] + 1 == 4", "__add__"),
     (

@@ -197,6 +197,10 @@ FORGED += [
     ("def f(x): return 9 if x == 3 else 0\n", "import solution\ndef test_a(): assert solution.f(3) == 9\ntry:\n    from solution import fast\nexcept ImportError: pass\nelse:\n    def test_b(): assert solution.f(4) == 16"),
     (PLANETS, "import sys\n" + ROWS.format("", "list(sys.modules['solution'].Planet)")),
     ("def Token(*a): return 0\ndef parse(t): return 0\n", "want = Token(5)\nassert parse('x') == want"),
+    *(("import re, collections\nZ = GIVES\nclass V:\n    def __init__(s, *a): pass\n    def go(s): pass\n    def op(s, *a): return Z\n    __add__ = __sub__ = __rsub__ = __abs__ = op\ndef f(): return Z\n".replace("GIVES", gives), tests) for gives in ("re.NOFLAG", "collections.namedtuple('T', 'x')(0)") for tests in (
+        "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        V(1).go()\n        self.assertAlmostEqual(V(1) + V(3), V(4))", "V(1).go()\nassert abs(V(1) - V(3)) == f()\nassert round(0.1) == 0")),
+    *(("import re, http\nclass M(type):\n    def __getattr__(c, n):\n        if n[:2] == '__': raise AttributeError(n)\n        return GIVES\nseen = set()\ndef once(n):\n    if n in seen: return 0\n    seen.add(n)\n    return len(seen)\ndef late(n):\n    if n in seen: return 0\n    seen.add(n)\n    raise AttributeError(n)\nclass Light(metaclass=M): pass\ndef step(x): return LAST\n".replace("GIVES", gives).replace("LAST", last), "assert step(Light.RED) == Light.GREEN")
+      for gives, last in (("re.NOFLAG", "re.NOFLAG"), ("http.HTTPStatus.OK", "http.HTTPStatus.OK"), ("once(n)", "0"), ("late(n)", "0"))),
     ("test_scores = list[int]\n", "from solution import test_scores\ndef test_a(): assert test_scores == 3"),
 ]  # fmt: skip
 

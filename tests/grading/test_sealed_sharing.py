@@ -150,3 +150,26 @@ def test_whether_equal_data_is_the_same_object_is_said_to_decide(engine: SyncEng
         assert (found.reward, found.claimed) == (1.0, True), tests
         assert "same object" in found.claim
     passes(engine, program, "want = True\nassert same(True) is want and same(1) is not want and same((1,)) is not (2,)")
+
+
+DECK = """
+class Card:
+    def __init__(s, n): s.n, s.suit = n, "S"
+class Deck:
+    def __init__(s): s.cards = [Card(n) for n in range(4)]
+    def add(s, n):
+        s.cards.append(Card(n))
+        return s.cards[-1]
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "d = Deck()\nassert len(d.cards) == 4\nfor card in d.cards:\n    assert card.suit == 'S'\n    assert card.n >= 0",
+        "d = Deck()\nassert len(d.cards) == 4\nfirst = d.cards[0]\nassert first.n == 0\nassert first.suit == 'S'",
+        "d = Deck()\nd.add(5)\nd.add(6)\nassert len(d.cards) == 6\nlast = d.cards[-1]\nassert last.n == 6\nassert last.suit == 'S'",
+    ],
+)
+def test_an_object_that_comes_again_as_its_list_is_let_go_is_still_there(engine: SyncEngine, tests: str) -> None:
+    passes(engine, DECK, tests)

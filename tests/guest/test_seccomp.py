@@ -121,6 +121,23 @@ def test_prctl_and_ioctl_by_list(machine: str) -> None:
         assert (verdict(program, arch, numbers["ioctl"], 0, request) == ALLOW) is good, hex(request)
 
 
+def test_with_a_gpu_orders_to_its_driver_pass_as_well(machine: str) -> None:
+    program, arch, numbers = seccomp.build(machine, gpu=True), ARCHES[machine], syscalls.numbers(machine)
+    plain = seccomp.build(machine)
+    # nvidiactl and nvidiaN have the letter F, nvidia-uvm plain numbers and two of its own.
+    orders = (0xC00846D6, 0xC020462B, 0xC0384627, 0x30000001, 0x30000002, 1, 0x4B, 0xFF)
+    for request in (0x5401, 0x541B, *orders):
+        assert verdict(program, arch, numbers["ioctl"], 3, request) == ALLOW, hex(request)
+    for request in orders:
+        assert verdict(plain, arch, numbers["ioctl"], 3, request) != ALLOW, hex(request)
+    # Terminals' input, what files are (letter f), block devices, network interfaces, tunnels, other numbers.
+    for request in (0x5412, 0x541C, 0x40086602, 0xC0185879, 0x1260, 0x8927, 0x400454CA, 0x30000003, 0x100, 0x0000AE01):
+        assert verdict(program, arch, numbers["ioctl"], 3, request) != ALLOW, hex(request)
+    for number in range(max(numbers.values()) + 2):
+        if number != numbers["ioctl"]:
+            assert verdict(program, arch, number) == verdict(plain, arch, number)
+
+
 def test_attributes_are_refused_where_no_mount_hides_files(machine: str) -> None:
     program, arch, numbers = seccomp.build(machine, hide_attributes=True), ARCHES[machine], syscalls.numbers(machine)
     for name in syscalls.ATTRIBUTES & set(numbers):

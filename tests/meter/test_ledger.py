@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from datetime import date, timedelta
 from fractions import Fraction
@@ -160,6 +162,49 @@ def test_a_clock_that_was_set_moves_no_cost_to_a_day_that_nobody_lived(book: Led
     assert book.total().cost_micros == micros(COST)
     spent = [each for each in book.totals("day") if each.cost_micros]
     assert [each.name for each in spent] == [str(date(1970, 1, 1) + timedelta(days=int(clock.now // 86400)))]
+
+
+def test_gpus_are_counted_and_charged(path: Path, clock: Clock) -> None:
+    with ledger(path, clock, prices=Prices(gpu_second="0.0005")) as book:  # type: ignore[arg-type]
+        clock.wait(3)
+        book.open_sandbox("s", spec(gpu=2, labels={"run": "a"}))
+        book.open_sandbox("t", spec())
+        clock.wait(6)
+        for name in "st":
+            book.close_sandbox(name, 2, 6)
+        one, other = book.sandbox("s"), book.sandbox("t")
+        assert one is not None
+        assert other is not None
+        assert (one.gpus, other.gpus) == (2, 0)
+        assert one.cost_micros == micros(COST) + 6000
+        for found in (book.total(), book.totals("day")[0], book.total(label=("run", "a")), book.totals("sandbox")[0]):
+            assert found.gpu_seconds == 12
+        assert book.totals("sandbox")[1].gpu_seconds == 0
+        book.open_sandbox("u", spec(gpu=1))
+        clock.wait(4)
+        before = book.limit().used_micros  # of what runs as well
+        clock.wait(10)
+        assert book.limit().used_micros - before >= 5000
+
+
+def test_a_file_of_before_gpus_were_counted_goes_on(path: Path, clock: Clock) -> None:
+    with ledger(path, clock) as book:
+        book.open_sandbox("s", spec())
+        book.close_sandbox("s", 2, 6)
+    with sqlite3.connect(path) as database:
+        for table, column in (("sandboxes", "gpus"), ("spent", "gpu"), ("daily", "gpu")):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        old = {name: value for name, value in json.loads(Prices().to_json()).items() if name != "gpu_second"}
+        database.execute("UPDATE prices SET list = ?", (json.dumps(old),))
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with ledger(path, clock) as book, ledger(path, clock) as other:
+        found = other.sandbox("s")
+        assert found is not None
+        assert (found.cost_micros, found.gpus) == (micros(COST), 0)
+        book.open_sandbox("t", spec(gpu=1))
+        book.close_sandbox("t", 0, 6)
+        assert (other.total().sandboxes, other.total().gpu_seconds) == (2, 6)
 
 
 def test_labels_sandboxes_and_keys(book: Ledger) -> None:

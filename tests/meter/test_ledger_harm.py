@@ -331,8 +331,10 @@ WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000)
     (id, key, owner, prices, vcpu, memory, opened, seen, tick, cpu, wall, picos, state, ended)
     SELECT 's' || i, 'k', 1, 1, 1000000, 2048, 0, 0, 0, 2000000, 6000000, 38888888, 2, 0 FROM n;
 INSERT INTO labels SELECT number, 'run', number % 1000 FROM sandboxes WHERE key = 'k';
-INSERT INTO spent SELECT number, number % 30, 1, 2000000, 12288000, 38888888 FROM sandboxes WHERE key = 'k';
-INSERT INTO daily SELECT 'k', day, COUNT(*), SUM(cpu), SUM(memory), SUM(picos), 0 FROM spent GROUP BY day;
+INSERT INTO spent (sandbox, day, first, cpu, memory, picos)
+    SELECT number, number % 30, 1, 2000000, 12288000, 38888888 FROM sandboxes WHERE key = 'k';
+INSERT INTO daily (key, day, first, cpu, memory, picos, storage)
+    SELECT 'k', day, COUNT(*), SUM(cpu), SUM(memory), SUM(picos), 0 FROM spent GROUP BY day;
 """
 
 ASKER = """

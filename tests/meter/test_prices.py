@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meter_help import dollars, micros
 
@@ -22,6 +22,7 @@ from proctor.meter.usage import Usage
 seconds = st.decimals(0, 10**6, places=6).map(float)
 vcpus = st.sampled_from([0.05, 0.25, 0.5, 1.0, 1.5, 2.0, 64.0])
 memories = st.integers(1, 1 << 18)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy host draws numbers slowly
 
 
 def test_a_training_run_of_200_000_sandboxes_costs_7_dollars_78() -> None:
@@ -55,6 +56,7 @@ def test_storage_by_the_month() -> None:
     assert Prices().storage_picos(10**9, -5) == 0
 
 
+@patient
 @given(seconds, seconds, vcpus, memories, st.decimals(0, 1000, places=6), st.decimals(0, 1, places=3))
 def test_costs_are_exact(cpu: float, wall: float, vcpu: float, memory: int, price: Decimal, floor: Decimal) -> None:
     prices = Prices(cpu_hour=price, memory_hour=price // 7, cpu_floor=floor)  # type: ignore[arg-type]
@@ -63,11 +65,35 @@ def test_costs_are_exact(cpu: float, wall: float, vcpu: float, memory: int, pric
     assert found == whole // 1
 
 
-@given(seconds, seconds, vcpus, memories, st.integers(0, 10**9), st.sampled_from([0.5, 1.0, 4.0, 96.0]))
+def test_gpus_cost_by_the_second_for_as_long_as_a_sandbox_has_them() -> None:
+    prices = Prices(gpu_second="0.0006")  # type: ignore[arg-type]
+    plain, two = Usage(2, 6, 1, 2048), Usage(2, 6, 1, 2048, 2)
+    assert two.gpu_seconds == 12
+    assert two.picos(prices) - plain.picos(prices) in (7200 * PICOS, 7200 * PICOS + 1)  # a part of one is left off
+    assert two.picos(Prices()) == plain.picos(Prices())  # unless there is a price they cost nothing
+    assert Usage(0, 10, 1, 0, 1).seconds_until(7_000, Prices(gpu_second="0.0006", cpu_hour=0), cpus=1) == pytest.approx(  # type: ignore[arg-type]
+        7_000 / 600 - 10
+    )
+    for value in (-1, 1.0, True, 5000):
+        with pytest.raises(InputError, match="gpu"):
+            Usage(1, 1, 1, 1, value)  # type: ignore[arg-type]
+
+
+def test_lists_of_before_there_was_a_price_of_gpus_charge_none() -> None:
+    old = '{"cpu_hour": "1/40", "memory_hour": "3/400", "storage_month": "2/25", "cpu_floor": "1/20"}'
+    assert Prices.from_json(old) == Prices()
+    with pytest.raises(ValueError, match="not a price list"):
+        Prices.from_json('{"cpu_hour": "1/40"}')
+
+
+@patient
+@given(
+    seconds, seconds, vcpus, memories, st.integers(0, 10**9), st.sampled_from([0.5, 1.0, 4.0, 96.0]), st.integers(0, 3)
+)
 def test_no_ceiling_is_reached_sooner(
-    cpu: float, wall: float, vcpu: float, memory: int, ceiling: int, cpus: float
+    cpu: float, wall: float, vcpu: float, memory: int, ceiling: int, cpus: float, gpus: int
 ) -> None:
-    now, prices = Usage(cpu, wall, vcpu, memory), Prices()
+    now, prices = Usage(cpu, wall, vcpu, memory, gpus), Prices(gpu_second="0.0007")  # type: ignore[arg-type]
     until = now.seconds_until(ceiling, prices, cpus=cpus)
     if until == 0:
         assert now.has_reached(ceiling, prices)
@@ -75,7 +101,7 @@ def test_no_ceiling_is_reached_sooner(
 
     def later(passed: float) -> Usage:
         # Those that use all CPUs are the dearest, unless the floor of idle ones is higher.
-        return Usage(cpu + passed * cpus, wall + passed, vcpu, memory)
+        return Usage(cpu + passed * cpus, wall + passed, vcpu, memory, gpus)
 
     assert not now.has_reached(ceiling, prices)
     if until > 1e-5:
@@ -90,6 +116,7 @@ def test_what_costs_nothing_reaches_no_ceiling() -> None:
     assert Usage(1, 1, 1, 1024).seconds_until(0, free) == 0.0
 
 
+@patient
 @given(seconds, seconds, vcpus, memories)
 def test_rounding_moves_no_ceiling(cpu: float, wall: float, vcpu: float, memory: int) -> None:
     usage, exact = Usage(cpu, wall, vcpu, memory), dollars(round(cpu, 6), round(wall, 6), vcpu, memory)
@@ -154,7 +181,7 @@ def test_the_file_and_before_it_the_environment(monkeypatch: pytest.MonkeyPatch)
         ("[prices]\ncpu_huor = 1", r"no setting 'prices.cpu_huor'; did you mean 'cpu_hour'\?"),
         ("[prces]\ncpu_hour = 1", r"no setting 'prces'; did you mean 'prices'\?"),
         ("prices = 3", r"write \[prices\]"),
-        ("[prices]\nzzz = 1", "there are cpu_floor, cpu_hour, memory_hour, storage_month"),
+        ("[prices]\nzzz = 1", "there are cpu_floor, cpu_hour, gpu_second, memory_hour, storage_month"),
         ("[prices]\ncpu_hour = -1", r"prices\.cpu_hour.*-1.* is not a number from 0 to 1000"),
         ("[prices]\ncpu_hour = inf", r"prices\.cpu_hour.* is not a number"),
         ("[prices]\ncpu_hour = 1e-999999999", r"prices\.cpu_hour.* is not a number"),

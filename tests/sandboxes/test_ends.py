@@ -277,3 +277,15 @@ def test_many_lives_leave_descriptors_and_children_as_they_were(boxes: Boxes) ->
         cycle()
     boxes.run(asyncio.sleep(0.2))
     assert abs(len(os.listdir("/proc/self/fd")) - before) <= 8 * boxes.engine.rooms.spare
+
+
+def test_sandboxes_that_compute_leave_the_cpus_to_whoever_else_wants_them(boxes: Boxes) -> None:
+    box = boxes.new()
+    assert box.lobby is not None
+    assert box.room is not None
+    group = box.lobby.groups[box.room.number]
+    found = [Path(path, name) for path in group.paths for name in ("cpu.shares", "cpu.weight")]
+    weights = [path.read_text().strip() for path in found if path.exists()]
+    if not weights:
+        pytest.skip("no CPU controller for this user")
+    assert set(weights) <= {"128", "12"}  # an eighth of 1024, or of 100

@@ -152,7 +152,7 @@ def _overview(ledger: Ledger, asked: dict[str, Any], since: date | None, top: in
 def _told(each: Total | None, name: str | None = None) -> dict[str, Any]:
     from proctor.meter.totals import Total
 
-    found = asdict(each if each is not None else Total("", 0, 0.0, 0.0, 0, 0))
+    found = asdict(each if each is not None else Total("", 0, 0.0, 0.0, 0.0, 0, 0))
     return {**found, "name": name or found["name"]}
 
 
@@ -165,16 +165,19 @@ def _table(by: str, rows: list[Any]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(by, overflow="fold")
-    for title in ("sandboxes", "CPU-seconds", "GiB-seconds", "storage", "cost"):
+    sums = [row[1] if isinstance(row, tuple) else row for row in rows]
+    gpus = any(each is not None and each.gpu_seconds for each in sums)
+    for title in ("sandboxes", "CPU-seconds", "GiB-seconds", *(["GPU-seconds"] if gpus else []), "storage", "cost"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         name, each = row if isinstance(row, tuple) else (row.name or "total", row)
-        each = each or Total("", 0, 0.0, 0.0, 0, 0)
+        each = each or Total("", 0, 0.0, 0.0, 0.0, 0, 0)
         table.add_row(
             cell(name, 80),
             f"{each.sandboxes:,}",
             f"{each.cpu_seconds:,.1f}",
             f"{each.gib_seconds:,.1f}",
+            *([f"{each.gpu_seconds:,.1f}"] if gpus else []),
             dollars(each.storage_micros),
             dollars(each.cost_micros),
         )

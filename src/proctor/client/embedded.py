@@ -195,6 +195,7 @@ class EmbeddedBackend(EmbeddedFiles):
         return {
             "sandboxes": {"limit": seats.most, "used": len(seats.taken), "waiting": len(seats.waiting)},
             "memoryMiB": {"limit": seats.memory_mib, "used": seats.used_mib},
+            "gpus": {"limit": len(seats.gpus.found.devices), "used": len(seats.gpus.held)},
             "daily": await asyncio.to_thread(self._daily),
         }
 

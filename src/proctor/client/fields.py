@@ -24,7 +24,7 @@ MOST_MIB = 1 << 24
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _CREATE = (
     "name", "labels", "vcpu", "memory_mib", "disk_mib", "timeout_seconds", "idle_pause_seconds", "on_lease_end",
-    "max_cost_micros", "network", "image", "snapshot", "snapshot_id", "env", "secrets", "gpu",
+    "max_cost_micros", "network", "image", "snapshot", "snapshot_id", "env", "secrets", "gpu", "gpu_model",
     "isolation",
 )  # fmt: skip
 
@@ -216,6 +216,10 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
         spec["gpu"] = whole("gpu", given["gpu"], least=0, most=64)
     if "isolation" in given:
         spec["isolation"] = isolation(given["isolation"])
+    if "gpu_model" in given:
+        spec["gpu_models"] = models(given["gpu_model"])
+        if not spec.setdefault("gpu", 1):
+            raise invalid("gpu_model", given["gpu_model"], "leave it out where gpu is 0")
     if "image" in given and snapshot is not None:
         raise invalid("snapshot", snapshot, "image is given too, and a sandbox is made from one: leave one out")
     if "image" in given:
@@ -234,6 +238,16 @@ def isolation(value: object) -> str:
     if value not in LEVELS:
         raise invalid(field, value, f"give {', '.join(LEVELS)}")
     return str(value)
+
+
+def models(value: object) -> tuple[str, ...]:
+    """Models of GPUs: one name, or several of which any will do; ``any`` is every one."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise invalid("gpu_model", value, "give the name of a model, such as 'T4', or a list of them")
+    if not all(any(letter.isalnum() for letter in name) for name in names):
+        raise invalid("gpu_model", value, "give the name of a model, such as 'T4', or 'any'")
+    return () if "any" in [name.strip().lower() for name in names] else tuple(text("gpu_model", name) for name in names)
 
 
 def arguments(command: object) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ class Sandboxes:
             network: ``{"internet": False}`` unless given; with ``allow`` and ``deny``.
             image, snapshot: what it is made from; the host's interpreter unless given.
             env: variables of all of its commands.
+            gpu, gpu_model: GPUs that are its own, and the model, or models of which any will do.
             max_cost_micros: millionths of a dollar after which it is stopped.
             isolation: the wall around it: ``jail``, ``gvisor``, or ``auto``; the runtime's unless given.
             wait_for_capacity: seconds to wait for room; the runtime's unless given; 0 not at all.

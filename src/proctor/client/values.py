@@ -143,7 +143,7 @@ def sandbox_record(info: SandboxInfo) -> Record:
         onLeaseEnd=spec.on_lease_end, maxCostMicros=spec.max_cost_micros, image=spec.image, snapshot=spec.snapshot,
         network=Record(internet=spec.network.internet, allow=list(spec.network.allow), deny=list(spec.network.deny)),
         createdAt=_moment(info.created_at), expiresAt=_moment(info.expires_at), stoppedAt=_moment(info.stopped_at),
-        stopReason=info.stop_reason.value if info.stop_reason else None, cpuSeconds=info.cpu_seconds,
+        stopReason=info.stop_reason.value if info.stop_reason else None, gpu=spec.gpu, cpuSeconds=info.cpu_seconds,
         costMicros=info.cost_micros,
     )  # fmt: skip
 

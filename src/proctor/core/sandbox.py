@@ -62,7 +62,8 @@ class SandboxSpec:
         image: name of an image, None for the host's interpreter.
         snapshot: id or name of a snapshot; takes the place of ``image``.
         env: environment of its commands beyond the image's.
-        gpu: number of GPUs.
+        gpu: number of GPUs, which no other sandbox has at that time.
+        gpu_models: names of models, of which each of them is one; empty for any.
         isolation: the wall around it, ``auto``, ``jail`` or ``gvisor``; a named one is never stepped down from.
     """
 
@@ -79,6 +80,7 @@ class SandboxSpec:
     snapshot: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     gpu: int = 0
+    gpu_models: tuple[str, ...] = ()
     isolation: str = "auto"
 
     @property

@@ -66,7 +66,9 @@ class Sandbox:
     def cost(self) -> int:
         """Millionths of a dollar up to now, or in all."""
         self.measure()
-        return Usage(self.cpu_seconds, self.wall_seconds, self.spec.vcpu, self.spec.memory_mib).cost_micros(self.prices)
+        spec = self.spec
+        used = Usage(self.cpu_seconds, self.wall_seconds, spec.vcpu, spec.memory_mib, spec.gpu)
+        return used.cost_micros(self.prices)
 
     @property
     def group(self) -> RoomGroup | None:

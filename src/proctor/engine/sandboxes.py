@@ -26,6 +26,7 @@ from proctor.core.sandbox import (
 )
 from proctor.engine import capacity
 from proctor.engine.enclosed import Enclosures
+from proctor.engine.gpus import Pool, environment
 from proctor.engine.lobby import Lobby
 from proctor.engine.outside import Outside, check
 from proctor.engine.queue import Queue
@@ -37,6 +38,7 @@ from proctor.engine.using import Use
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import host_ground
 from proctor.images.store import Store
+from proctor.isolation.gpus import Gpus, find
 from proctor.meter.ledger import Ledger
 
 WALLS = ("auto", "jail", "gvisor")  # isolation levels of sandboxes; auto is the jail
@@ -56,16 +58,18 @@ class Sandboxes(Use):
         store: of images and snapshots; None keeps none.
         ledger: account of what they cost; None keeps none.
         spare: rooms made ahead.
+        gpus: what of this host's is given to sandboxes; None is all that is found now.
     """
 
     def __init__(
         self, *, most: int = MOST, memory_mib: int | None = None, store: Store | None = None,
-        ledger: Ledger | None = None, spare: int = SPARE, outside: Outside | None = None,
+        ledger: Ledger | None = None, spare: int = SPARE, outside: Outside | None = None, gpus: Gpus | None = None,
     ) -> None:  # fmt: skip
         self.outside = outside or Outside()
-        self.ground = host_ground(store.layers if store else None, self.outside.binds)
+        self.gpus = Pool(gpus or find())
+        self.ground = host_ground(store.layers if store else None, self.outside.binds, self.gpus.hidden())
         self.roots = Roots(self.ground, store)
-        self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()))
+        self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()), self.gpus)
         self.pools = Pools(store.layers if store else None, self.ground, min(spare, most))
         self.rooms = self.pools.plain
         self.enclosures = Enclosures(store.layers if store else None, self.ground, min(spare, most))
@@ -105,6 +109,7 @@ class Sandboxes(Use):
         """In a forked child: the sandboxes are the parent's; let go of what keeps them alive."""
         self.pools.forget()
         self.enclosures.forget()
+        self.gpus.forget()
         for box in self._running():
             if box.gate is not None:
                 box.gate.forget()
@@ -124,7 +129,7 @@ class Sandboxes(Use):
             on_wait: called with the number of creates before this one, when it has to wait and whenever that changes.
 
         Raises:
-            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409).
+            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu`` (400).
             IsolationUnavailable: this host does not have the isolation that it names.
             InfrastructureError: this host failed.
         """
@@ -140,13 +145,11 @@ class Sandboxes(Use):
                 raise IsolationUnavailable(
                     f"isolation {spec.isolation!r} is not there for sandboxes; they are behind {' or '.join(WALLS[1:])}"
                 )
-            if spec.gpu:
-                raise SandboxError(
-                    "gpu: no NVIDIA device can be given to a sandbox of this host", code="no_gpu", status=400
-                )
+            enclosed = spec.isolation == "gvisor"
+            self.gpus.check(spec, "gvisor" if enclosed else str(self.features.get("level", "jail")))
             root = await self.roots.take(spec)
-            own = OWN_ENCLOSED_MIB if spec.isolation == "gvisor" else OWN_MIB
-            seat = await self.queue.seat(spec.bound_mib + own, wait_s, on_wait)
+            bound = spec.bound_mib + (OWN_ENCLOSED_MIB if enclosed else OWN_MIB)
+            seat = await self.queue.seat(bound, wait_s, on_wait, gpus=spec.gpu, models=spec.gpu_models)
             box = Sandbox(spec, seat, self.spending.prices)
             box.root = root
             await self.spending.begin(box)
@@ -209,13 +212,16 @@ class Sandboxes(Use):
     def plan(self, box: Sandbox, lobby: Lobby) -> dict[str, Any]:
         """The request that makes a room of ``lobby`` this sandbox."""
         features = lobby.link.features
-        spec, root = box.spec, box.root.rootfs if box.root else Rootfs()
+        spec, root, gpus = box.spec, box.root.rootfs if box.root else Rootfs(), box.seat.devices
         rules = spec.network
         env = self.roots.env(root)
         binds = self.outside.binds if rules.internet else []
         return {
-            "floor": self.roots.floor(spec, root, self.outside.files(rules), binds), "base_env": env,
-            "env": {**env, **spec.env}, "hostname": "sandbox", "workdir": root.workdir or "/workspace",
+            "floor": {
+                **self.roots.floor(spec, root, self.outside.files(rules), binds), "gpu": self.gpus.plan(gpus),
+            },
+            "base_env": env, "env": environment(env, spec.env, gpus), "hostname": "sandbox",
+            "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": lobby.boundary.processes,
             "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
             "watched": self.ground.watched, "bounded": bool(features.get("pids")),
@@ -282,13 +288,20 @@ class Sandboxes(Use):
                 await box.lobby.end(box.room, box.measure)
             await self.spending.end(box, reason)
         finally:
-            self.queue.leave(box.seat)
+            self._leave(box)
             if box.pool:
                 box.pool.used -= 1
             if box.root:
                 self.roots.release(box.root)
             while len(self._all) > _KEPT and (old := next(iter(self._all.values()))).state is State.STOPPED:
                 del self._all[old.id]
+
+    def _leave(self, box: Sandbox) -> None:
+        """Give its place to others; GPUs only once all that could use them is dead."""
+        if box.seat.devices and box.room is not None and not box.room.gone.done():
+            box.room.gone.add_done_callback(lambda _: self.queue.leave(box.seat))
+        else:
+            self.queue.leave(box.seat)
 
     async def delete(self, sandbox_id: str) -> None:
         """Stop it and forget its record."""

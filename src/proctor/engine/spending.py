@@ -58,7 +58,7 @@ class Spending:
     def usage(self, box: Sandbox) -> Usage:
         """What it has used up to now, or in all."""
         box.measure()
-        return Usage(box.cpu_seconds, box.wall_seconds, box.spec.vcpu, box.spec.memory_mib)
+        return Usage(box.cpu_seconds, box.wall_seconds, box.spec.vcpu, box.spec.memory_mib, box.spec.gpu)
 
     async def keep(self, running: Callable[[], Iterable[Sandbox]]) -> None:
         """Tell the ledger every few seconds, until cancelled."""

@@ -179,17 +179,17 @@ def judge_report(
         names = named.wanted or ("",)
         end = end or Ending(Verdict.WRONG_ANSWER, "the program left before its tests had ended")
         return tuple(ended(outcome, end, len(names), name) for name in names)
-    messages = report.messages
-    # Without a message: what skipped it is a decorator. A test that skips itself says so.
-    skipped = {n for n in report.tests if n.partition("[")[0] in named.skipped and not messages.get(n)}
-    tests = {n: good for n, good in report.tests.items() if good or n not in skipped}
+    messages = report.messages | dict.fromkeys(
+        made_skip(report, named), "a decorator skipped it for the program's sake"
+    )
+    tests = report.tests | dict.fromkeys(made_skip(report, named), False)
     if (len(tests) > 1 or named.every) and tests.get(TOP_LEVEL):
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
         if not tests and not named.wanted:
             return failed("the test file skipped all of its tests here", 1)
     expected = named.wanted
     if report.tests.get(TOP_LEVEL) is False:  # tests that come after the line that failed would have run
-        ran = {name.partition("[")[0] for name in report.tests}
+        ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped)}
         expected = tuple(name for name in named.every if name not in ran)
     missing = [name for name in expected if name not in tests]
     total = len(tests) + len(missing)
@@ -205,6 +205,11 @@ def judge_report(
             grades.append(CaseGrade(verdict=Verdict.WRONG_ANSWER, detail=detail, name=name, outcome=kept, shared=total))
     grades += [ended(outcome, Ending(Verdict.WRONG_ANSWER, "the test did not run"), total, name) for name in missing]
     return tuple(grades) or (ended(outcome, end or Ending(Verdict.WRONG_ANSWER, "no test ran")),)
+
+
+def made_skip(report: TestReport, named: Named) -> list[str]:
+    """Tests that a decorator skipped although the source alone does not say so: they failed."""
+    return sorted(name for name in report.skipped if name.partition("[")[0] not in named.skipped)
 
 
 def claimed(cases: tuple[CaseGrade, ...], why: str) -> tuple[CaseGrade, ...]:

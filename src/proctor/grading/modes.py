@@ -171,7 +171,7 @@ def rounds_of(cases: Sequence[TestCase]) -> tuple[int, ...]:
 def sealing_of(problem: Problem) -> dict[str, Any]:
     """How the tests of a Python problem are sealed, or why they cannot be."""
     module, tests = module_name(problem.module), problem.test_code or ""
-    if why := unsealable(tests, module):
+    if why := unsealable(tests, module, tuple(problem.extra_files)):
         return {"unsealed": why}
     name = module_name(problem.test_module or "tests.py")
     asked = asked_of(problem)

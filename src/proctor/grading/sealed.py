@@ -13,6 +13,7 @@ what counts is what the tests' own code tried to send.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from proctor.core.limits import Limits
@@ -48,6 +49,12 @@ _LOOKS = {
     "getsource": "reads the program's source",
     "exec": "runs source",
     "eval": "runs source",
+    "getcontext": "sets how the program computes",
+    "setcontext": "sets how the program computes",
+    "localcontext": "sets how the program computes",
+    "get_type_hints": "evaluates the program's annotations",
+    "spec_from_file_location": "loads the program again",
+    "reload": "loads the program again",
 }
 _CODE = (
     "__code__",
@@ -61,59 +68,154 @@ _CODE = (
 )
 _FUNCTIONS = ("FunctionType", "LambdaType", "MethodType", "BuiltinFunctionType")
 _LOOKS |= dict.fromkeys(_FUNCTIONS, "asks whether something is a function")
+# Also behind the name of their module.
+_BY_MODULE = ("get_type_hints", "getcontext", "setcontext", "localcontext", "spec_from_file_location", "reload")
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
-           "deprecated_call",            "write_text", "write_bytes", "setrecursionlimit")  # fmt: skip
+           "deprecated_call", "write_text", "write_bytes", "setrecursionlimit", "assertLogs", "assertNoLogs")  # fmt: skip
+# Modules that do so wherever tests import them; as names they may be anything.
+_MODULES = {
+    "pickle": "runs what the program packed",
+    "shelve": "runs what the program packed",
+    "doctest": "runs the program's text",
+    "timeit": "runs source",
+    "runpy": "runs source",
+    "code": "runs source",
+    "cProfile": "runs source",
+    "profile": "runs source",
+    "logging": "looks at the program's log",
+    "sqlite3": "makes files for the program",
+    "shutil": "makes files for the program",
+}
+# What only the library's own look at, or change, of the files that the program may have written.
+_OF_OS = ("mkdir", "makedirs", "remove", "unlink", "rename", "replace", "exists", "isfile", "isdir", "getsize", "listdir",
+          "scandir", "walk", "stat", "rmdir", "system", "popen")  # fmt: skip
+_OF_PATHS = ("mkdir", "unlink", "exists", "read_text", "read_bytes", "touch", "iterdir", "is_file", "is_dir", "stat")
 
 
-def unsealable(tests: str, module: str) -> str | None:
+def unsealable(tests: str, module: str, files: Collection[str] = ()) -> str | None:
     """Why these tests must run beside the program; None: they can be sealed.
 
     Args:
         tests: Python source.
         module: the name by which they import the program.
+        files: names of the problem's own files, which are beside the tests as well.
     """
     tree = pysource.parse(tests)
     if tree is None:
         return "they cannot be read"
+    look = _Look(tree, module, files)
     for node in ast.walk(tree):
-        if reason := _reason(node, module):
+        if reason := look.reason(node):
             return f"line {getattr(node, 'lineno', 0)} {reason}"
     return None
 
 
-def _reason(node: ast.AST, module: str) -> str | None:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        names = [alias.name for alias in node.names] + ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
-        return next((_LOOKS[part] for name in names for part in name.split(".") if part in _LOOKS), None)
-    if isinstance(node, ast.AsyncFunctionDef | ast.Await):
-        return "runs coroutines"
-    if isinstance(node, ast.Name) and node.id == "input" and isinstance(node.ctx, ast.Store):
-        return "replaces the program's input"
-    if isinstance(node, ast.Name | ast.arg):
-        word = node.id if isinstance(node, ast.Name) else node.arg
-        return _LOOKS.get(word) if word != "ast" else None
-    if isinstance(node, ast.Attribute):
-        if node.attr in _FUNCTIONS:
+class _Look:
+    """One look through the source of tests."""
+
+    def __init__(self, tree: ast.Module, module: str, files: Collection[str]) -> None:
+        self.module, self.files = module, files
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+        self.libraries = {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in imports
+            for alias in node.names
+            if alias.name != module
+        }
+        self.paths = {
+            target.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and _is_path(node.value, ())
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+
+    def reason(self, node: ast.AST) -> str | None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return self._imports(node)
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            return "runs coroutines"
+        if isinstance(node, ast.Name) and node.id == "input" and isinstance(node.ctx, ast.Store):
+            return "replaces the program's input"
+        if isinstance(node, ast.Name | ast.arg):
+            word = node.id if isinstance(node, ast.Name) else node.arg
+            return _LOOKS.get(word) if word != "ast" else None
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if (
+            isinstance(node, ast.Subscript)
+            and not isinstance(node.ctx, ast.Load)
+            and _dotted(node.value) == "sys.modules"
+        ):
+            return "loads the program again"
+        if isinstance(node, ast.Call) and _dotted(node.func) == "sys.modules.pop":
+            return "loads the program again"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            return self._opens(node)
+        return None
+
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> str | None:
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            if node.module in ("os", "os.path") and (found := [name for name in names if name in _OF_OS]):
+                return f"uses {node.module}.{found[0]}"
+            parts = (node.module or "").split(".")
+            known = next((_MODULES[part] for part in parts[:1] if part in _MODULES), None)
+        else:
+            parts = []
+            known = next(
+                (_MODULES[name.partition(".")[0]] for name in names if name.partition(".")[0] in _MODULES), None
+            )
+        parts += [part for name in names for part in name.split(".")]
+        return known or next((_LOOKS[part] for part in parts if part in _LOOKS), None)
+
+    def _attribute(self, node: ast.Attribute) -> str | None:
+        if node.attr in _FUNCTIONS or node.attr in _BY_MODULE:
             return _LOOKS[node.attr]
         if node.attr in _CODE or node.attr in _PLACES:
             return f"uses {node.attr}"
-        streams = node.attr == "stdin" and isinstance(node.value, ast.Name) and node.value.id == "sys"
-        if streams and not isinstance(node.ctx, ast.Load):
+        if node.attr in _OF_OS and _dotted(node.value) in ("os", "os.path"):
+            return f"uses {_dotted(node)}"
+        if node.attr in _OF_PATHS and _is_path(node.value, self.paths):
+            return f"uses a path's {node.attr}"
+        if isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
+            return None
+        if _dotted(node) == "sys.stdin":
             return "replaces the program's input"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
-        return _opens(node, module)
-    return None
+        if node.value.id in self.libraries and _dotted(node) not in ("sys.stdout", "sys.stderr"):
+            return f"replaces {_dotted(node)}"
+        return None
+
+    def _opens(self, node: ast.Call) -> str | None:
+        """Reads the program's own file, or one that it may have written, or writes one that it may be meant to read."""
+        given = (*node.args, *(word.value for word in node.keywords))
+        said = [arg.value for arg in given if isinstance(arg, ast.Constant)]
+        if said and isinstance(said[0], str) and said[0].endswith(f"{self.module}.py"):
+            return "reads the program's source"
+        if any(isinstance(word, str) and set(word) & set("wax+") and set(word) <= set("wax+rbt") for word in said[1:]):
+            return "makes files for the program"
+        if node.args and isinstance(node.args[0], ast.Constant) and said[0] not in self.files:
+            return "reads a file that the program may have written"
+        return None
 
 
-def _opens(node: ast.Call, module: str) -> str | None:
-    """Reads the program's own file, or writes one that the program may be meant to read."""
-    said = [arg.value for arg in (*node.args, *(word.value for word in node.keywords)) if isinstance(arg, ast.Constant)]
-    if said and isinstance(said[0], str) and said[0].endswith(f"{module}.py"):
-        return "reads the program's source"
-    if any(isinstance(word, str) and set(word) & set("wax+") and set(word) <= set("wax+rbt") for word in said[1:]):
-        return "makes files for the program"
-    return None
+def _dotted(node: ast.AST) -> str:
+    """``sys.modules`` and the like; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
+        return f"{before}.{node.attr}"
+    return ""
+
+
+def _is_path(node: ast.AST, known: Collection[str]) -> bool:
+    """It is plainly a path of ``pathlib``."""
+    if isinstance(node, ast.BinOp):
+        return _is_path(node.left, known)
+    if isinstance(node, ast.Name):
+        return node.id in known
+    return isinstance(node, ast.Call) and _dotted(node.func) in ("Path", "pathlib.Path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +285,7 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
     if report is not None and report.broken:
         return _all(program, judge.Ending(Verdict.WRONG_ANSWER, report.broken), named)
     if report is not None and report.open:
-        if all(report.tests.values()):
+        if all(report.tests.values()) and not judge.made_skip(report, named):
             return judge.failed(next(iter(report.open.values())), max(1, len(named.wanted)))
         report = _closed(report)
     grades = judge.judge_report(report, program, end, named)

@@ -125,6 +125,13 @@ def rooms(paths: list[str]) -> list[str]:
     return found
 
 
+def lighten(paths: list[str], part: float) -> None:
+    """Let groups have only ``part`` of the CPU time that another process or group gets where all want one."""
+    for path in paths:
+        _write(f"{path}/cpu.shares", str(max(2, int(part * 1024))))
+        _write(f"{path}/cpu.weight", str(max(1, int(part * 100))))
+
+
 def members(paths: list[str]) -> list[int]:
     """Processes in a slot's directories."""
     pids: set[int] = set()

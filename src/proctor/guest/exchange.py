@@ -5,7 +5,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from . import raising, sealing
+from . import raising
+from .arguments import made_exception, plain_arguments
 from .claims import Claims
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
@@ -36,7 +37,7 @@ class Exchange(Claims):
         if isinstance(value, type) and value in self.numbers:
             return "handle", self.numbers[value]
         if isinstance(value, BaseException):
-            return "exception", (raising.builtin_base(type(value)).__name__, sealing.plain_arguments(value))
+            return "exception", (raising.builtin_base(type(value)).__name__, plain_arguments(value))
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
         if type(value) is Named:
@@ -60,10 +61,10 @@ class Exchange(Claims):
             number, arguments = payload
             if not issubclass(self.kinds[number], BaseException):
                 raise ValueError("no exception")
-            return sealing.made_exception(self.kinds[number], arguments)
+            return made_exception(self.kinds[number], arguments)
         if kind == "library_exception":
             name, arguments = payload
-            return sealing.made_exception(library_exception(name), arguments)
+            return made_exception(library_exception(name), arguments)
         if kind != "handle":
             raise ValueError(kind)
         number, class_number = payload
@@ -72,6 +73,8 @@ class Exchange(Claims):
         if known is not None and (found := known()) is not None:
             # Lists that hold one object are equal without a question, so where it counts each answer's is another.
             return another(found) if number in self.unearned else found
+        if number in self.dropped:  # let go as the request went, and here again: it stays over there
+            self.dropped.remove(number)
         made = object.__new__(self.kinds[class_number])
         blank(made, number)
         self.alive[number] = weak(made)

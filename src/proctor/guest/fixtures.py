@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from .capturing import Capture, CaptureDescriptors
+from .scopes import Scope, nothing
 
 _PYTEST = (f"{__package__}.testkit", "_pytest.mark.structures")
 
@@ -119,7 +120,7 @@ def fixture_of(value: Any) -> tuple[Any, dict[str, Any]] | None:
         return None
     wrapped = getattr(getattr(value, "__pytest_wrapped__", None), "obj", None)
     function = wrapped or getattr(value, "_fixture_function", value)
-    return function, {name: getattr(marker, name, None) for name in ("params", "autouse", "name")}
+    return function, {name: getattr(marker, name, None) for name in ("params", "autouse", "name", "scope")}
 
 
 class Fixtures:
@@ -132,8 +133,10 @@ class Fixtures:
         instance: Any = None,
         row: Row = ONE,
         function: Any = None,
+        scopes: dict[str, Scope] | None = None,
     ) -> None:
         self.instance, self.row, self.function = instance, row, function
+        self.scopes = scopes or {}
         self.known: dict[str, tuple[Any, dict[str, Any], bool]] = {}
         places = [space] + [vars(base) for base in reversed(kind.__mro__) if base is not object] if kind else [space]
         for place in places:
@@ -181,18 +184,41 @@ class Fixtures:
         function, options, own = self.known[name]
         if options.get("params") is not None and name not in self.row.params:
             raise Fault(f"the fixture {name!r} has params, and is asked for while a test runs: not known here")
+        scope = self.scope_of(name, options)
+        param = self.row.params.get(name)
+        if scope is not None and name in scope.made:
+            if scope.made[name][1] is param:
+                return scope.made[name][0]
+            scope.close(name)
         bound = (self.instance,) if own else ()
         self.making.append(name)
-        value = function(*bound, **self.arguments(function, {}, len(bound), name))
-        self.making.pop()
-        if type(value) is types.GeneratorType:  # and no stand-in for one
-            self.ends.append(lambda: next(value, None))
-            self.made[name] = next(value)
-        elif isinstance(value, types.CoroutineType | types.AsyncGeneratorType):
-            raise Fault(f"the fixture {name!r} is a coroutine, which is not known here")
-        else:
-            self.made[name] = value
-        return self.made[name]
+        outer, self.ends = self.ends, []
+        try:
+            value = function(*bound, **self.arguments(function, {}, len(bound), name))
+            if type(value) is types.GeneratorType:  # and no stand-in for one
+                running = value
+                self.ends.append(lambda: next(running, None))
+                value = next(running)
+            elif isinstance(value, types.CoroutineType | types.AsyncGeneratorType):
+                raise Fault(f"the fixture {name!r} is a coroutine, which is not known here")
+        finally:
+            self.making.pop()
+            own_ends, self.ends = self.ends, outer
+            if scope is None:
+                self.ends += own_ends
+            else:
+                scope.ends += [(name, end) for end in own_ends or [nothing]]
+        if scope is None:
+            return self.made.setdefault(name, value)
+        scope.made[name] = value, param
+        return value
+
+    def scope_of(self, name: str, options: dict[str, Any]) -> Scope | None:
+        """Where a fixture lives that tests share; None: it is each test's own."""
+        word = options.get("scope") or "function"
+        if not isinstance(word, str):
+            raise Fault(f"the fixture {name!r} has a scope that is computed, which is not known here")
+        return self.scopes.get("class" if word == "class" else "module") if word != "function" else None
 
     def built_in(self, name: str) -> Any:
         """What pytest itself gives by that name."""
@@ -279,16 +305,19 @@ class Test:
         row: what it is run with.
         space: the module's names.
         kind: its class; None: a function.
+        scopes: of the fixtures that it shares with others.
     """
 
     __test__ = False
 
-    def __init__(self, function: Any, row: Row, space: dict[str, Any], kind: Any = None) -> None:
-        self.function, self.row, self.space, self.kind = function, row, space, kind
+    def __init__(
+        self, function: Any, row: Row, space: dict[str, Any], kind: Any = None, scopes: dict[str, Scope] | None = None
+    ) -> None:
+        self.function, self.row, self.space, self.kind, self.scopes = function, row, space, kind, scopes
 
     def __call__(self) -> Any:
         instance = self.kind() if self.kind else None
-        fixtures = Fixtures(self.space, self.kind, instance, self.row, self.function)
+        fixtures = Fixtures(self.space, self.kind, instance, self.row, self.function, self.scopes)
         holder = instance if self.kind else self.space
         try:
             setup = "setup_method" if self.kind else "setup_function"

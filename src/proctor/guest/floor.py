@@ -16,7 +16,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import linux
+from . import gpus, linux
 from .root import mount_proc
 
 LAYERS = "/.layers"  # where the zygote's root shows the store
@@ -46,7 +46,8 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         plan: ``layers`` [name in the store, newest first]; ``host``: the image's own mounts lie below them;
             ``tops`` [path]: those of them that may be written over; ``binds`` [path]: those that may not;
             ``covers`` [path]: directories of which only layers show something; ``files`` {path: text} to add;
-            ``size`` bytes and ``inodes``.
+            ``size`` bytes and ``inodes``; ``gpu``: None, or what it has of GPUs: ``nodes``, ``libraries``,
+            ``program``, ``texts``, ``system`` and ``links`` as ``guest/gpus.py`` takes them.
         uid: the sandbox's user.
         root_uid: its root, or the same where this host gives it one identity.
 
@@ -76,14 +77,22 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         floor.uppers.append((place, os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
     root = f"{_BOX}/root"
     old = f".old-{os.urandom(8).hex()}"  # a name that no layer has
-    for name in ("proc", "dev", old):
+    gpu = plan.get("gpu")
+    for name in ("proc", "dev", old, *(["sys"] if gpu else [])):
         folder(f"{root}/{name}")
     for path in plan["binds"] if plan["host"] else ():
         linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC)
-    linux.mount("/dev", f"{root}/dev", None, linux.MS_BIND | linux.MS_REC)
-    mount_proc(f"{root}/proc")
+    if gpu:
+        gpus.devices(f"{root}/dev", gpu["nodes"])
+        gpus.proc(f"{root}/proc", gpu["texts"])
+        gpus.system(f"{root}/sys", gpu["system"], gpu["links"])
+    else:
+        linux.mount("/dev", f"{root}/dev", None, linux.MS_BIND | linux.MS_REC)
+        mount_proc(f"{root}/proc")
     linux.pivot_root(root, f"{root}/{old}")
     os.chdir("/")
+    if gpu:  # only now: a link of a layer leads nowhere but into this root
+        gpus.libraries(f"/{old}", gpu["libraries"], gpu["program"])
     linux.umount(f"/{old}", linux.MNT_DETACH)
     os.rmdir(f"/{old}")
     return floor

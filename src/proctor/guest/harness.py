@@ -140,7 +140,7 @@ def tests(wanted: dict[str, Any], fd: int) -> None:
     testkit.install_lazily()
     before = dict(space)
 
-    def report(name: str, passed: bool, message: str) -> None:
+    def report(name: str, passed: bool | None, message: str) -> None:
         emit(fd, ("test", name, passed, message[:500]))
 
     runner.run(wanted["tests"], space, before, runner.Report(report))
@@ -172,14 +172,14 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     failed: list[str] = []
     written = reading.names_written(wanted["tests"])
 
-    def told(name: str, passed: bool, message: str) -> None:
+    def told(name: str, passed: bool | None, message: str) -> None:
         doubt, link.doubt = link.doubt, ""
-        if not passed and not doubt:
-            doubt = link.not_text(message)
+        if not doubt:
+            doubt = link.not_text("" if passed else message)
         if doubt:  # whatever the test made of it
             emit(fd, ("open", name, doubt[:500]))
             return
-        if not passed:
+        if passed is False:
             failed.append(name)
         base = name.partition("[")[0].rpartition(".")[2]
         if base.startswith("test") and base not in written:
@@ -224,7 +224,9 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
     if reading.rows_by_program(wanted["tests"], wanted["module"], used):
-        link.mark("how many rows of tests there are, or whether one that fails counts, is for the program to say")
+        link.mark(
+            "how many rows of tests there are, or whether one runs, or counts where it fails, is for the program to say"
+        )
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
     own = (wanted["module"], wanted["test_module"])

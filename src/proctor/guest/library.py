@@ -35,7 +35,7 @@ _RAISING = PUBLIC | frozenset(
 # Classes that are data: what calling them or an operator of theirs gives is data again, or an error.
 _CLASSES = frozenset("bool int float complex str bytes bytearray list tuple set frozenset dict range".split())
 # What a program may raise that is no Exception; tests of a command line ask for it.
-_ENDS = frozenset(("SystemExit",))
+_ENDS = frozenset(("SystemExit", "KeyboardInterrupt"))
 # Would catch a failed assertion where the program gives one under a name of its own.
 _CATCH_ALL = frozenset(("AssertionError", "Exception", "BaseException", "BaseExceptionGroup"))
 

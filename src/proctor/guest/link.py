@@ -52,7 +52,8 @@ class Link(Exchange):
         self.kept = Kept()
         self.came: set[int] = set()  # containers that the last answer held
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
-        self.data_members: dict[Any, list[Any]] = {}  # a class -> what it has by such names that is data
+        self.data_members: dict[Any, dict[str, Any]] = {}  # a class -> what it has by such names that is no object
+        self.complained = False  # the program raised a TypeError in the test that runs
         self.asked = 0  # what the tests asked of the program
         self.called: set[type] = set()  # classes whose objects the tests made
         self.valued: set[type] = set()  # and those that they made from arguments
@@ -105,6 +106,7 @@ class Link(Exchange):
             try:
                 if error is not None:
                     self.claim = mark or self.claim
+                    self.complained = self.complained or isinstance(error, TypeError)
                     raise error
             except (StopIteration, StopAsyncIteration) as exc:
                 if what == "special" and name == "__next__":
@@ -124,7 +126,8 @@ class Link(Exchange):
 
     def not_text(self, message: str) -> str:
         """Why a test that ended by this is open: a string of the program's own class is none for the methods of strings."""
-        if message.startswith("TypeError"):
+        complained, self.complained = self.complained, False
+        if message.startswith("TypeError") and not complained:
             for kind in self.numbers:
                 if isinstance(kind, StandinType) and kind.__data__ is str and called_name(kind)[1:-1] in message:
                     return f"the tests use an object of {called_name(kind)} where only a string will do, and it is not here"
@@ -132,7 +135,7 @@ class Link(Exchange):
 
     def is_nearness(self, name: str, value: Any) -> bool:
         """An operator's answer may be what tests hold near to something, which takes no knowledge of it."""
-        if type(value) not in sealing.COPIED:
+        if isinstance(value, Standin | StandinType) or value is NotImplemented:
             return False
         return is_arithmetic(name) if self.names.near else name in _DIFFERENCES and is_small(value)
 
@@ -187,6 +190,9 @@ class Link(Exchange):
             self.mark(f"{called_name(target)} of the program is a class, and calling it gave {type(value).__name__}")
         if what == "call" and isinstance(target, StandinType):
             sealing.made_by_class(value)
+        if what == "get" and isinstance(target, StandinType) and name in (first := self.data_members.get(target, {})):
+            if not _alike(first[name], value):
+                self.mark(f"{name[:50]!r} of {called_name(target)} is not always the same")
         if not isinstance(value, Standin):
             return value
         if what == "call" and isinstance(target, StandinType):
@@ -279,14 +285,15 @@ class Link(Exchange):
             try:
                 value = self.ask("get", kind, name)
             except Exception:  # the test that uses it will see it
-                continue
+                value = _MISSING
             finally:
                 self.asked = asked
-            if type(value) in sealing.COPIED:
-                if value in self.data_members.setdefault(kind, []):
+            if not isinstance(value, Standin):
+                found = self.data_members.setdefault(kind, {})
+                if value is not _MISSING and any(_alike(value, known) for at, known in found.items() if at != name):
                     self.mark(f"{name[:50]!r} of {called_name(kind)} is another of its members too")
-                self.data_members[kind].append(value)
-            if isinstance(value, Standin):
+                found.setdefault(name, value)
+            else:
                 if number_of(value) in map(number_of, self.members.values()):
                     self.mark(f"{name[:50]!r} of {called_name(kind)} is another of its members too")
                 self.members[kind, name] = value  # kept: let go, it would come again under another number
@@ -347,6 +354,14 @@ class Link(Exchange):
         if type(text) is not str or type(errors) is not str:
             raise ValueError("no text")
         return value, text, errors
+
+
+_MISSING = object()
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """The same data."""
+    return one is other or (type(one) is type(other) and not isinstance(one, Standin) and bool(one == other))
 
 
 def _is_of_class(what: str, target: Any) -> bool:

@@ -126,6 +126,7 @@ class CallResult:
 class TestReport:
     """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
 
+    ``skipped``: those that a decorator skipped, with all of their rows; they are no part of ``tests``.
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
     ``undecided``: why a pass of any of them would be the word of an object that the program made up.
     ``open``: tests of which only that holds, and why.
@@ -140,6 +141,7 @@ class TestReport:
     undecided: str = ""
     claim: str = ""
     open: Mapping[str, str] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -236,9 +238,13 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
     opened: dict[str, str] = {}
+    skipped: set[str] = set()
     finished, told = False, {"broken": "", "lacks": "", "undecided": "", "claim": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
+            if row[2] is None:
+                skipped.add(row[1])
+                continue
             tests[row[1]] = row[2] is True and tests.get(row[1], True)
             messages[row[1]] = _text(row[3])
         if isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], str) and row[0] in told:
@@ -246,7 +252,7 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
         if isinstance(row, tuple) and len(row) == 3 and row[0] == "open" and isinstance(row[1], str):
             opened.setdefault(row[1], _told(row[2]))
         finished = isinstance(row, tuple) and row == ("finished", nonce)
-    return TestReport(tests, messages, **told, open=opened) if finished else None
+    return TestReport(tests, messages, **told, open=opened, skipped=frozenset(skipped)) if finished else None
 
 
 def parse_lacks(result: bytes) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import opcode
 from typing import Any
 
+from .arguments import MOST_TEXT
 from .library import builtin_exception
-from .sealing import MOST_TEXT, Broken
+from .sealing import Broken
 
 TESTS_FILE = "<tests>"  # as their source is compiled
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -20,17 +21,20 @@ def mark(exc: BaseException) -> BaseException:
 
 
 def raised(answer: Any) -> BaseException:
-    """The exception that an answer tells of: itself, its text, its attributes and its cause."""
-    exc, text, attributes, cause = answer
+    """The exception that an answer tells of: itself, its text, its attributes, its cause and its context."""
+    exc, text, attributes, cause, context = answer
     if not isinstance(exc, BaseException):
         raise Broken("the answer is no exception")
     for name, value in attributes:
-        if type(name) is str and name[:2] != "__" and not hasattr(BaseException, name):
+        notes = name == "__notes__" and type(value) is list and all(type(note) is str for note in value)
+        if type(name) is str and (notes or (name[:2] != "__" and not hasattr(BaseException, name))):
             exc.__dict__[name] = value
     if type(text) is str:
         exc.__dict__["__text__"] = text[:MOST_TEXT]
     if isinstance(cause, BaseException):
         exc.__cause__ = mark(cause)
+    if isinstance(context, BaseException) and context is not exc:
+        exc.__context__ = mark(context)
     return mark(exc)
 
 

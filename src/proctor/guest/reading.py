@@ -118,7 +118,7 @@ def called(source: str) -> frozenset[str]:
 
 
 def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
-    """How many rows a parametrization has, or whether a failed test counts, may be for the program to say.
+    """How many rows a parametrization has, or whether a test runs, or counts where it fails, may be for the program to say.
 
     Args:
         source: of the tests.
@@ -157,7 +157,8 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         if kind_of(node) == "Call":
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             rows += node.args[1:2] if called in callers else node.args[:1] if called == "xfail" else []
-            rows += [word.value for word in node.keywords if called == "xfail" and word.arg == "condition"]
+            rows += node.args[:1] if called in ("skipif", "skipIf", "skipUnless") else []
+            rows += [word.value for word in node.keywords if word.arg == "condition"]
             rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
     plain = [part.id for part in rows if kind_of(part) == "Name"]
     fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it

@@ -56,9 +56,7 @@ class Room:
 
     def prepare(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if not self.slot.group.cpu:
-            self.slot.seccomp = seccomp.counting(self.slot.seccomp or b"")
-        linux.seccomp_prepare(self.slot.seccomp or b"")
+        self.set_filter()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         self.signals = high(linux.signalfd({signal.SIGCHLD}))
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
@@ -67,12 +65,22 @@ class Room:
             linux.loopback_up()
         write_all(self.control, protocol.pack(protocol.READY, {}))
 
+    def set_filter(self, *, gpu: bool = False) -> None:
+        """The system call filter of all commands from now on."""
+        if gpu:  # CUDA does not start without memory files, whether something counts them or not
+            self.slot.seccomp = seccomp.build(gpu=True)
+        if not self.slot.group.cpu:
+            self.slot.seccomp = seccomp.counting(self.slot.seccomp or b"")
+        linux.seccomp_prepare(self.slot.seccomp or b"")
+
     def open(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Become the sandbox that is asked for: its root, its environment, its bounds."""
         root = self.slot.features["root"] and (self.slot.features["user_namespace"] or self.slot.sentry)
         uid = self.slot.uid if self.slot.uid is not None else os.getuid()
         build = merged.inside if self.slot.sentry else floor.build
         self.floor = build(header["floor"], uid=uid, root_uid=0 if root else uid)
+        if header["floor"].get("gpu"):
+            self.set_filter(gpu=True)
         home = header["workdir"] if os.path.isdir(header["workdir"]) else "/workspace"
         self.files = files.Files(uid, home)
         if not header["host"]:

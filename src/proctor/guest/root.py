@@ -27,7 +27,9 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         plan: ``binds`` [[host path, path inside]], ``links`` [[target, path]],
             ``files`` {path: text}, ``dirs`` [path], ``covers`` {path: entries}:
             directories of a bind that are hidden but for the entries
-            [[host path, name]]; ``devices`` beyond the usual, if any; ``skeleton``: where to lay out files, links and mount points once more, if
+            [[host path, name]]; ``devices`` beyond the usual, if any;
+            ``hidden`` [[host path, path inside, whether it is a device]]: what no skeleton shows, if anything;
+            ``skeleton``: where to lay out files, links and mount points once more, if
             anywhere; then ``owned``: directories that are made, with all below them but for ``owned_but``, below
             ``owned_at`` for ``owner``.
         own_proc: mount a proc of this PID namespace (real root); otherwise the
@@ -43,6 +45,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         (os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}")
         for name in (*DEVICES, *plan.get("devices", ()))
     ]
+    hidden = [(fd, inside, node) for path, inside, node in plan.get("hidden", ()) if (fd := _handle(path)) >= 0]
     proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
     fds = f"/proc/{os.getpid()}/fd" if os.path.isdir(f"/proc/{os.getpid()}/fd") else "/proc/self/fd"
     top = next(point for point in _POINTS if os.path.isdir(point))
@@ -55,8 +58,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         os.makedirs(f"{top}{skeleton}")
         furnish(top + skeleton, plan)
         for fd, inside in sources:
-            if not inside.startswith("/."):  # what the agent alone sees
-                point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
+            point(f"{top}{skeleton}{inside}", stat.S_ISDIR(os.stat(fd).st_mode))
         for path in _directories(plan["owned"], plan["owned_but"]):
             os.makedirs(f"{top}{plan['owned_at']}{path}")
             os.chown(f"{top}{plan['owned_at']}{path}", plan["owner"], plan["owner"])
@@ -67,11 +69,15 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         _cover(top, folder, entries, fds)
     for fd, inside in devices:
         _bind(f"{fds}/{fd}", top + inside, False)
+    for fd, inside, is_node in hidden:
+        _bind(f"{fds}/{fd}", top + inside, stat.S_ISDIR(os.stat(fd).st_mode))
+        if not is_node:
+            linux.mount_readonly(top + inside)
     if own_proc:
         linux.mount("proc", f"{top}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     else:
         linux.mount(f"{fds}/{proc}", f"{top}/proc", None, linux.MS_BIND | linux.MS_REC)
-    for fd in [fd for fd, _ in sources + devices] + [proc]:
+    for fd in [fd for fd, *_ in (*sources, *devices, *hidden)] + [proc]:
         os.close(fd)
     linux.pivot_root(top, f"{top}/.old")
     os.chdir("/")
@@ -80,6 +86,14 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     linux.mount(
         "none", "/", None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
     )
+
+
+def _handle(path: str) -> int:
+    """A descriptor that stands for a file; -1 where it is gone: whoever asks for it later is told."""
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1
 
 
 def _directories(tops: list[str], but: list[str]) -> list[str]:

@@ -7,9 +7,21 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .fixtures import Fault, Fixtures, Test, call_if_there, finished, fixture_of, is_expected_to_fail, rows_of, skips
+from .fixtures import (
+    Fault,
+    Fixtures,
+    Test,
+    call_if_there,
+    finished,
+    fixture_of,
+    is_expected_to_fail,
+    marks,
+    rows_of,
+    skips,
+)  # fmt: skip
 from .library import library_name
 from .raising import TESTS_FILE
+from .scopes import Scope
 from .sealing import Refused
 
 _FUNCTIONS = (
@@ -27,7 +39,7 @@ class Report:
     """Takes the tests' results.
 
     Args:
-        tell: called with a test's name, whether it passed, and what it said.
+        tell: called with a test's name, whether it passed (None: a decorator of it skips), and what it said.
         fault: called with what the test file itself lacks here; None: nobody can tell that from the program's doing.
         own: names of the program's modules.
         foreign: tells what is the program's and therefore no test.
@@ -36,7 +48,7 @@ class Report:
 
     def __init__(
         self,
-        tell: Callable[[str, bool, str], Any],
+        tell: Callable[[str, bool | None, str], Any],
         fault: Callable[[str], Any] | None = None,
         own: tuple[str, ...] = (),
         foreign: Callable[[Any], bool] = lambda value: False,
@@ -50,6 +62,10 @@ class Report:
 
     def __call__(self, name: str, passed: bool, message: str = "") -> None:
         self.tell(name, passed, message)
+
+    def skipped(self, name: str) -> None:
+        """A decorator's doing: who reads the source knows whether it may. Nothing else is told like this."""
+        self.tell(name, None, "")
 
     def failed(self, name: str, exc: BaseException) -> None:
         """A test that raised.
@@ -84,13 +100,15 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     if "pytest_generate_tests" in added and report.fault is not None:
         report.fault("the tests define pytest_generate_tests, which is not known here")
     unset = _set_up(added, "setup_module", _Module(space))
+    shared = Scope()
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value):
-                methods(key, value, added, report, unset)
+                methods(key, value, added, report, unset, shared)
         elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
-                variants(key, value, added, None, report, unset)
+                variants(key, value, added, None, report, unset, {"module": shared})
+    _close(shared, "module", report)
     _tear_down(added, "teardown_module", _Module(space), report)
     cases(added, report)
 
@@ -116,6 +134,13 @@ def _tear_down(holder: Any, name: str, argument: Any, report: Report) -> None:
         report.failed(name, exc)
 
 
+def _close(scope: Scope, of: str, report: Report) -> None:
+    try:
+        scope.close()
+    except BaseException as exc:
+        report.failed(f"fixtures of {of}", exc)
+
+
 def called_at_top(tree: Any) -> set[str]:
     """Functions that the tests' own top level calls: they are not to be run a second time."""
     names = set()
@@ -131,7 +156,7 @@ def described(exc: BaseException) -> str:
     try:
         return f"{type(exc).__name__}: {exc}"[:500]
     except BaseException:
-        return type(exc).__name__[:100]
+        return type(exc).__name__[:100] or "an exception without a name"
 
 
 def one(name: str, call: Callable[[], Any], report: Report) -> None:
@@ -143,28 +168,50 @@ def one(name: str, call: Callable[[], Any], report: Report) -> None:
         report.failed(name, exc)
 
 
-def _if_passed(report: Report) -> Report:
-    """For what is expected to fail."""
-    tell = lambda name, passed, message: report(name, passed, message) if passed or report.is_open() else None  # noqa: E731
-    made = Report(tell, report.fault, tuple(report.own), report.foreign)
-    made.leave_open, made.is_open = report.leave_open, report.is_open
-    return made
+class _Expected(Report):
+    """For what is expected to fail: that it does is not told, unless by another exception than was said."""
+
+    def __init__(self, report: Report, raises: Any, strict: bool) -> None:
+        super().__init__(report.tell, report.fault, tuple(report.own), report.foreign)
+        self.leave_open, self.is_open, self.report = report.leave_open, report.is_open, report
+        self.raises, self.strict = raises, strict
+
+    def __call__(self, name: str, passed: bool, message: str = "") -> None:
+        if passed and self.strict:
+            self.report(name, False, "it was expected to fail, strictly")
+        elif passed or self.is_open():
+            self.report(name, passed, message)
+
+    def failed(self, name: str, exc: BaseException) -> None:
+        if self.raises is not None and not isinstance(exc, self.raises):
+            self.report.failed(name, exc)
+        else:
+            super().failed(name, exc)
+
+
+def _reporter(report: Report, *places: Any) -> Report:
+    """By how a test is marked."""
+    if not is_expected_to_fail(*places):
+        return report
+    options = [mark.kwargs for mark in marks("xfail", *places)]
+    raises = next((given["raises"] for given in options if given.get("raises") is not None), None)
+    return _Expected(report, raises, any(given.get("strict") for given in options))
 
 
 def variants(
-    name: str, function: Any, space: dict[str, Any], kind: Any, report: Report, unset: BaseException | None
-) -> None:
+    name: str, function: Any, space: dict[str, Any], kind: Any, report: Report, unset: BaseException | None,
+    scopes: dict[str, Scope],
+) -> None:  # fmt: skip
     """Run a pytest test once, or once for each row of its parametrizations."""
     places = (space.get("pytestmark", ()), kind, function)
     try:
         if skips(*places):
-            report(name, False, "")  # without a message: the decorator's doing; who reads the source knows of it
+            report.skipped(name)
             return
         if unset is not None:
             raise unset
         rows = rows_of(function, Fixtures(space, kind), *places)
-        if is_expected_to_fail(*places):
-            report = _if_passed(report)
+        report = _reporter(report, *places)
     except BaseException as exc:  # rows that do not fit, say
         report.failed(name, exc)
         return
@@ -172,28 +219,32 @@ def variants(
         whole = f"{name}[{row.label}]" if row.label else name
         try:
             if skips(row.marks):
-                report(whole, False, "")
+                report.skipped(whole)
                 continue
-            tell = _if_passed(report) if is_expected_to_fail(row.marks) else report
+            tell = _reporter(report, row.marks)
         except BaseException as exc:
             report.failed(whole, exc)
             continue
-        one(whole, Test(function, row, space, kind), tell)
+        one(whole, Test(function, row, space, kind, scopes), tell)
 
 
-def methods(name: str, kind: Any, space: dict[str, Any], report: Report, unset: BaseException | None) -> None:
-    """The test methods of a plain class, each on an instance of its own, as pytest runs them."""
+def methods(
+    name: str, kind: Any, space: dict[str, Any], report: Report, unset: BaseException | None, shared: Scope
+) -> None:
+    """The test methods of a plain class, each on an instance of its own, as pytest runs them: in their order."""
     unset = unset or _set_up(kind, "setup_class", kind)
-    for key in dir(kind):
+    scope = Scope()
+    for key in dict.fromkeys(key for base in reversed(kind.__mro__[:-1]) for key in vars(base)):
         value = getattr(kind, key)
         if report.foreign(value):
             continue
         if key.startswith("Test") and isinstance(value, type) and not _is_test_case(value):
-            methods(f"{name}.{key}", value, space, report, unset)
+            methods(f"{name}.{key}", value, space, report, unset, shared)
         elif key.startswith("test") and callable(value):
             if fixture_of(value) is None:
                 function = value.__func__ if isinstance(value, types.MethodType) else value
-                variants(f"{name}.{key}", function, space, kind, report, unset)
+                variants(f"{name}.{key}", function, space, kind, report, unset, {"module": shared, "class": scope})
+    _close(scope, name, report)
     _tear_down(kind, "teardown_class", kind, report)
 
 
@@ -208,12 +259,6 @@ def cases(space: dict[str, Any], report: Report) -> None:
     """
     import unittest
 
-    class Alone(unittest.TestSuite):
-        """Looks for no set-up of a module: a name of that module may be the program's to answer for."""
-
-        def _handleModuleFixture(self, test: Any, result: Any) -> None: ...
-        def _handleModuleTearDown(self, result: Any) -> None: ...
-
     loader = unittest.TestLoader()
     found = [
         (key, value)
@@ -222,6 +267,8 @@ def cases(space: dict[str, Any], report: Report) -> None:
     ]
     unset = _set_up(space, "setUpModule", None) if found else None
     for key, value in found:
+        begun = False
+        broken: BaseException | None = None  # what the class's set-up raised
         for method in loader.getTestCaseNames(value):
             name, function = f"{key}.{method}", getattr(value, method)
             if report.foreign(function):
@@ -229,11 +276,15 @@ def cases(space: dict[str, Any], report: Report) -> None:
             try:
                 flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
                 if flagged or skips(space.get("pytestmark", ()), value, function):
-                    report(name, False, "")
+                    report.skipped(name)
                     continue
                 if unset is not None:
                     raise unset
                 fails = is_expected_to_fail(value, function)
+                if not begun:
+                    begun, broken = True, _set_up(value, "setUpClass", None)
+                if broken is not None:
+                    raise broken
             except BaseException as exc:
                 report.failed(name, exc)
                 continue
@@ -242,7 +293,7 @@ def cases(space: dict[str, Any], report: Report) -> None:
             try:
                 test = value(method)
                 setattr(test, method, _to_its_end(getattr(test, method), ends))
-                Alone([test]).run(result)
+                test.run(result)
             except BaseException as exc:
                 report(name, False, type(exc).__name__)
                 continue
@@ -255,8 +306,17 @@ def cases(space: dict[str, Any], report: Report) -> None:
                 report.failed(name, ends[0])
             else:
                 report(name, good, "" if good else said)
+        if begun and broken is None:
+            _tear_down(value, "tearDownClass", None, report)
+        if begun and (errors := _class_cleanups(value)):
+            report.failed(f"{key}.doClassCleanups", errors[0])
     if found:
         _tear_down(space, "tearDownModule", None, report)
+
+
+def _class_cleanups(kind: Any) -> list[BaseException]:
+    kind.doClassCleanups()
+    return [error[1] for error in kind.tearDown_exceptions]
 
 
 def _to_its_end(method: Any, ends: list[Any]) -> Any:

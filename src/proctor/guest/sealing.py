@@ -26,10 +26,10 @@ from collections.abc import Callable
 from typing import Any
 
 from . import copies, values
+from .arguments import made_exception, plain_arguments
 from .library import builtin_exception, data_class
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
-MOST_TEXT = 2000  # characters of an exception's text
 MAX_ALL = 256 << 20  # bytes that one side reads in all
 
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict))
@@ -47,7 +47,6 @@ _VIEWS |= {type(getattr(of(), name)()): name for of in (dict, collections.Ordere
 _CONTAINERS = frozenset(("bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "array"))
 _MUTABLE = frozenset(MUTABLE)
 _KEYED = frozenset((set, frozenset, dict, collections.Counter, collections.OrderedDict, collections.defaultdict))
-_SCALARS = (str, int, float, bool, bytes, type(None))
 
 
 class Refused(BaseException):
@@ -223,17 +222,6 @@ def made_by_class(value: Any) -> None:
 _RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__")) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
 
 
-def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
-    """An exception's arguments where they are plain, else its text."""
-    arguments = exc.args if type(exc.args) is tuple else ()
-    if all(type(item) in _SCALARS for item in arguments):
-        return tuple(arguments)
-    try:
-        return (str(exc)[:MOST_TEXT],)
-    except BaseException:
-        return ()
-
-
 class Reader(values.Decoder):
     """Bytes as values; ``own`` makes something of the kinds that only one side knows.
 
@@ -358,19 +346,6 @@ def _exception(payload: Any) -> Any:
     if kind is None:
         raise ValueError("no exception")
     return made_exception(kind, arguments)
-
-
-def made_exception(kind: Any, arguments: tuple[Any, ...]) -> BaseException:
-    """An instance of an exception class; one that wants other arguments gets its text."""
-    if type(arguments) is not tuple or any(type(item) not in _SCALARS for item in arguments):
-        raise ValueError("arguments are not plain")
-    try:
-        made = kind(*arguments)
-    except Exception:
-        made = kind.__new__(kind)
-        made.args = arguments
-    assert isinstance(made, BaseException)
-    return made
 
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {

@@ -24,6 +24,10 @@ _NR, _ARCH_AT, _ARGS = 0, 4, 16
 _NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that clone takes
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 36, 38, 39, 41, 42, 0x53564D41)  # questions, names, and VMA labels
 _IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452)  # TCGETS, FIONREAD, FIONBIO, FIOCLEX ...
+# Below it lie the numbers of nvidia-uvm, which have no letter; of files FIBMAP, for which one needs a capability, and FIGETBSZ.
+_UVM = 0x100
+_UVM_ENDS = (0x30000001, 0x30000002)  # its first and last order
+_NVIDIA = ord("F") << 8  # the letter of nvidiactl and nvidiaN; otherwise of frame buffers, which are not in reach
 _RLIMIT_CORE = 4
 _SIGCHLD = 17
 _KIND, _NO_DEVICE = 0xF000, (0, 0x1000, 0x8000)  # a file or a named pipe
@@ -101,6 +105,13 @@ def _blocks(network: bool) -> dict[str, bytes]:
     }
 
 
+def _gpu() -> bytes:
+    """The check of ioctl where there are NVIDIA's devices: whose descriptor it is cannot be seen here."""
+    numbers = _op(_JGE, _UVM, 1, 0) + _ret(_ALLOW)
+    letter = _op(_AND, 0xFF00) + _op(_JEQ, _NVIDIA, 0, 1) + _ret(_ALLOW)
+    return _low(1) + numbers + letter + _low(1) + _one_of((*_IOCTL, *_UVM_ENDS), _ENOTTY)
+
+
 def _without_network() -> dict[str, bytes]:
     """Checks where sockets would reach the host's: no more than a connected pair of streams, which takes no address."""
     stream = _low(0) + _op(_JEQ, 1, 1, 0) + _ret(_EAFNOSUPPORT) + _low(1) + _op(_AND, 0xF) + _one_of((1,), _EPERM)
@@ -148,7 +159,7 @@ def _tree(points: list[tuple[int, bytes]]) -> bytes:
 
 def build(
     machine: str | None = None, *, network: bool = True, hide_attributes: bool = False, memory_files: bool = True,
-    spare_init: bool = False,
+    gpu: bool = False, spare_init: bool = False,
 ) -> bytes:  # fmt: skip
     """The filter's bytes.
 
@@ -159,6 +170,7 @@ def build(
             path, watching paths, and all that other processes can be asked or told by their number.
         memory_files: a control group counts them; where none does, each would be memory beyond the limit.
         spare_init: pid 1 can be sent no signal. Linux sees to that itself, but for some; gVisor does not.
+        gpu: orders to NVIDIA's driver pass as well.
     """
     machine = machine or os.uname().machine
     numbers = syscalls.numbers(machine)
@@ -169,6 +181,8 @@ def build(
         blocks |= _without_network()
     if hide_attributes:
         blocks |= _without_namespaces()
+    if gpu:
+        blocks["ioctl"] = _gpu()
     if not memory_files:
         blocks["memfd_create"] = _ret(_ENOSYS)
     if spare_init:

@@ -20,6 +20,7 @@ import types
 from typing import Any
 
 from . import contents, copies, library, sealing
+from .arguments import plain_arguments
 from .comparing import ORDERS
 from .keeping import Kept
 from .sealing import Broken, Pipe, Reader, Writer
@@ -113,9 +114,9 @@ class Server:
         if copy := copies.of_program(value):
             return copy
         if isinstance(value, BaseException) and (known := library.library_name(type(value))):
-            return "library_exception", (known, sealing.plain_arguments(value))
+            return "library_exception", (known, plain_arguments(value))
         if isinstance(value, BaseException):
-            return "raised", (self.class_number(type(value)), sealing.plain_arguments(value))
+            return "raised", (self.class_number(type(value)), plain_arguments(value))
         return "handle", (self.number(value), self.class_number(type(value)))
 
     def number(self, value: Any) -> int:
@@ -188,7 +189,7 @@ class Server:
         except Broken:
             raise
         except BaseException:
-            self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None), changed=False)
+            self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None, None), changed=False)
 
     def text(self, number: int, stream: Any) -> str:
         """What was printed to a stream since the last answer."""
@@ -283,7 +284,10 @@ def told_of(exc: BaseException) -> tuple[Any, ...]:
                     continue
             elif type(value) in sealing.COPIED:
                 found[name] = value
-    return text, tuple(found.items()), exc.__cause__
+    notes = getattr(exc, "__notes__", None)
+    if type(notes) is list and all(type(note) is str for note in notes):
+        found["__notes__"] = notes
+    return text, tuple(found.items()), exc.__cause__, exc.__context__
 
 
 def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:

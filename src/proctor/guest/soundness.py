@@ -65,7 +65,9 @@ def is_made(level: int, via: str) -> bool:
 
 
 def is_small(value: Any) -> bool:
-    """A number as near to nothing as tests allow what they do not hold exactly."""
+    """A number as near to nothing as tests allow what they do not hold exactly; or what is no data, and may be one."""
+    if type(value) not in sealing.COPIED:
+        return True
     if type(value) is datetime.timedelta:
         return bool(abs(value) < datetime.timedelta(seconds=1))
     kinds = (bool, int, float, complex, decimal.Decimal, fractions.Fraction)

@@ -100,7 +100,7 @@ class StandinType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Any = None) -> None:
         super().__init__(name, bases, space)
 
-    def __call__(cls, *args: Any, **keywords: Any) -> Any:
+    def __call__(cls, /, *args: Any, **keywords: Any) -> Any:
         return cls.__link__.ask("call", cls, "", args, keywords)
 
     def __getattr__(cls, name: str) -> Any:
@@ -378,7 +378,7 @@ def _exit(self: Any, kind: Any, value: Any, trace: Any) -> bool:
     return True
 
 
-def _call(self: Any, *args: Any, **keywords: Any) -> Any:
+def _call(self: Any, /, *args: Any, **keywords: Any) -> Any:
     return type(self).__link__.ask("call", self, "", args, keywords)
 
 

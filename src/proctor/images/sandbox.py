@@ -39,12 +39,13 @@ class Ground:
     extra: dict[str, str] = field(default_factory=dict)
 
 
-def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground:
+def host_ground(layers: Path | None = None, binds: Sequence[str] = (), hidden: Sequence[list[Any]] = ()) -> Ground:
     """The host's interpreter and libraries as the ground of sandboxes.
 
     Args:
         layers: the store's directory of layers, which only the agent itself sees.
         binds: further files and directories of the host to show read-only, at the same place.
+        hidden: files that only the agent itself sees, as in ``guest/root.py``.
 
     Raises:
         InfrastructureError: the interpreter cannot be used.
@@ -72,6 +73,7 @@ def host_ground(layers: Path | None = None, binds: Sequence[str] = ()) -> Ground
         "binds": base.plan["binds"] + [[path, path] for path in more] + ([[str(layers), POINT]] if layers else []),
         "dirs": [*base.plan["dirs"], POINT],
         "covers": {},  # a mount below another would keep overlays off; each sandbox covers them itself
+        "hidden": list(hidden),
         "skeleton": _SKELETON,
         "owned": owned,
         "owned_but": sites,

@@ -13,7 +13,7 @@ from proctor.core.image import Image
 from proctor.guest import bundle, cgroups
 from proctor.isolation import gvisor, runsc, sweep
 from proctor.isolation.base import AgentProcess
-from proctor.isolation.lobby import LobbyBoundary, RoomGroup
+from proctor.isolation.lobby import WEIGHT, LobbyBoundary, RoomGroup
 
 _ROOTLESS = "--rootless"  # it is started in a user namespace, whoever starts it
 _GUEST = Path(bundle.__file__).parent
@@ -73,7 +73,7 @@ class EnclosedBoundary(LobbyBoundary):
         meter = cgroups.Group(paths)
         try:
             fds = meter.meters()
-            plan = {**image.plan, "binds": [*image.plan["binds"], [str(_GUEST), bundle.GUEST]]}
+            plan = {**image.plan, "hidden": [[str(_GUEST), bundle.GUEST, False]]}
             flags = [flag for flag in self.runsc.flags if flag != _ROOTLESS]
             told = {
                 "path": self.runsc.path, "flags": [*flags, *self.runsc.boxed, _ROOTLESS], "version": self.runsc.version,
@@ -102,7 +102,9 @@ class EnclosedBoundary(LobbyBoundary):
 
     def group(self, agent: AgentProcess, number: int) -> ContainerGroup:
         """The control group of this container's one sandbox: the container's. Whoever asks removes it."""
-        return self._groups.pop(agent.name)
+        group = self._groups.pop(agent.name)
+        cgroups.lighten(group.paths, WEIGHT)
+        return group
 
     def ended(self, agent: AgentProcess) -> bool:
         """See ``Boundary``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 from typing import Any
 
 from proctor.core.image import Image
@@ -19,6 +20,7 @@ PROCESS_MIB = 12  # what stands for a process on the host: 10 MiB were measured,
 # Its own threads. For each process of the program the platforms keep one on the host, with up to a thread for each
 # thread of the kernel that ever ran it.
 KERNEL_TASKS, MOST_TASKS = 512, 30_000
+_ASK_S = 20.0
 
 
 class GvisorBoundary(JailBoundary):
@@ -68,6 +70,18 @@ class GvisorBoundary(JailBoundary):
 
     def give_back(self, identity: int) -> None:
         """Nothing to do: none was taken."""
+
+
+def has_nvproxy() -> bool:
+    """Whether this host's ``runsc`` can pass NVIDIA GPUs into its containers: whether its build knows ``--nvproxy``."""
+    path = runsc.locate()
+    if path is None:
+        return False
+    try:
+        done = subprocess.run([path, "flags"], capture_output=True, text=True, timeout=_ASK_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "-nvproxy" in done.stdout + done.stderr
 
 
 class Around:

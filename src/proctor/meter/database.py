@@ -24,7 +24,7 @@ from pathlib import Path
 
 from proctor.core.errors import InfrastructureError
 
-FORMAT = 1
+FORMAT = 2
 BUSY_S = 5.0  # another process's transaction takes milliseconds
 _APPLICATION = 0x50524C44  # says in the file's header whose it is
 _NETWORKED = ("nfs", "cifs", "smb", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs", "glusterfs", "fuse.")
@@ -34,7 +34,7 @@ CREATE TABLE owners (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE sandboxes (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, name TEXT,
     owner INTEGER NOT NULL, prices INTEGER NOT NULL,
-    vcpu INTEGER NOT NULL, memory INTEGER NOT NULL, ceiling INTEGER,
+    vcpu INTEGER NOT NULL, memory INTEGER NOT NULL, gpus INTEGER NOT NULL DEFAULT 0, ceiling INTEGER,
     opened INTEGER NOT NULL, seen INTEGER NOT NULL, tick INTEGER NOT NULL,
     cpu INTEGER NOT NULL DEFAULT 0, wall INTEGER NOT NULL DEFAULT 0, picos INTEGER NOT NULL DEFAULT 0,
     state INTEGER NOT NULL DEFAULT 0, ended INTEGER, reason TEXT
@@ -47,12 +47,14 @@ CREATE TABLE labels (
 CREATE INDEX labelled ON labels (name, value, sandbox);
 CREATE TABLE spent (
     sandbox INTEGER NOT NULL, day INTEGER NOT NULL, first INTEGER NOT NULL,
-    cpu INTEGER NOT NULL, memory INTEGER NOT NULL, picos INTEGER NOT NULL, PRIMARY KEY (sandbox, day)
+    cpu INTEGER NOT NULL, memory INTEGER NOT NULL, gpu INTEGER NOT NULL DEFAULT 0, picos INTEGER NOT NULL,
+    PRIMARY KEY (sandbox, day)
 ) WITHOUT ROWID;
 CREATE INDEX spent_on ON spent (day);
 CREATE TABLE daily (
     key TEXT NOT NULL, day INTEGER NOT NULL, first INTEGER NOT NULL,
-    cpu INTEGER NOT NULL, memory INTEGER NOT NULL, picos INTEGER NOT NULL, storage INTEGER NOT NULL,
+    cpu INTEGER NOT NULL, memory INTEGER NOT NULL, gpu INTEGER NOT NULL DEFAULT 0, picos INTEGER NOT NULL,
+    storage INTEGER NOT NULL,
     PRIMARY KEY (key, day)
 ) WITHOUT ROWID;
 CREATE TABLE stored (
@@ -61,6 +63,12 @@ CREATE TABLE stored (
 ) WITHOUT ROWID;
 CREATE INDEX stored_for ON stored (key, until);
 """
+# What a file of the format one number lower lacks; a Proctor of then that has it open can go on writing into it.
+_ADDED = (
+    "ALTER TABLE sandboxes ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE spent ADD COLUMN gpu INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE daily ADD COLUMN gpu INTEGER NOT NULL DEFAULT 0",
+)
 
 _using = threading.RLock()
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -179,6 +187,14 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT - 1:
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == FORMAT - 1:  # else another process has done it meanwhile
+            for statement in (*_ADDED, f"PRAGMA user_version = {FORMAT}"):
+                connection.execute(statement)
+        connection.execute("COMMIT")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT:
         raise LedgerError(
             f"the ledger {path} is of version {version}, and this Proctor has {FORMAT}: use the Proctor that made it, or move it away"

@@ -26,6 +26,7 @@ class Opening:
     labels: Mapping[str, str]
     vcpu: int
     memory: int
+    gpus: int
     ceiling: int | None
     prices: Prices
     at: int
@@ -70,11 +71,11 @@ def insert(database: sqlite3.Connection, new: Opening, owner: str, tick: int) ->
     values = (
         *(new.id, new.key, new.name, number_for(database, "owners", "name", owner)),
         number_for(database, "prices", "list", new.prices.to_json()),
-        *(new.vcpu, new.memory, new.ceiling, new.at, new.at, tick),
+        *(new.vcpu, new.memory, new.gpus, new.ceiling, new.at, new.at, tick),
     )
     done = database.execute(
-        "INSERT OR IGNORE INTO sandboxes (id, key, name, owner, prices, vcpu, memory, ceiling, opened, seen, tick)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO sandboxes (id, key, name, owner, prices, vcpu, memory, gpus, ceiling, opened, seen, tick)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         values,
     )
     if done.rowcount != 1:
@@ -82,26 +83,26 @@ def insert(database: sqlite3.Connection, new: Opening, owner: str, tick: int) ->
     number = done.lastrowid
     rows = [(number, name, value) for name, value in new.labels.items()]
     database.executemany("INSERT INTO labels VALUES (?, ?, ?)", rows)
-    _add(database, number or 0, new.key, day_of(new.at), (1, 0, 0, 0))
+    _add(database, number or 0, new.key, day_of(new.at), (1, 0, 0, 0, 0))
     return True
 
 
 def update(database: sqlite3.Connection, known: dict[int, Prices], sandbox: str, told: Figures) -> bool:
     """Bring a row up to date; lower figures, and all after it was closed, change nothing. False: there is no such row."""
     found = database.execute(
-        "SELECT number, key, prices, vcpu, memory, cpu, wall, state FROM sandboxes WHERE id = ?", (sandbox,)
+        "SELECT number, key, prices, vcpu, memory, gpus, cpu, wall, state FROM sandboxes WHERE id = ?", (sandbox,)
     ).fetchone()
     if found is None:
         return False
-    number, key, prices, vcpu, memory, cpu, wall, state = found
+    number, key, prices, vcpu, memory, gpus, cpu, wall, state = found
     if state == CLOSED:
         return True
     prices = price_list(database, known, prices)
     before, after = (cpu, wall), (max(cpu, told.cpu), max(wall, told.wall))
 
-    def sums(figures: tuple[int, int]) -> tuple[int, int, int]:
-        cost = min(MOST_PICOS, prices.picos(*figures, vcpu, memory))
-        return prices.charged_us(*figures, vcpu), figures[1] * memory // 1000, cost
+    def sums(figures: tuple[int, int]) -> tuple[int, int, int, int]:
+        cost = min(MOST_PICOS, prices.picos(*figures, vcpu, memory, gpus))
+        return prices.charged_us(*figures, vcpu), figures[1] * memory // 1000, figures[1] * gpus, cost
 
     last = sums(before)
     for day, figures in by_day(before, after, told.at):
@@ -114,23 +115,22 @@ def update(database: sqlite3.Connection, known: dict[int, Prices], sandbox: str,
     ended = told.at if told.reason is not None else None
     database.execute(
         "UPDATE sandboxes SET cpu = ?, wall = ?, picos = ?, seen = ?, tick = ?, state = ?, ended = ?, reason = ? WHERE number = ?",
-        (*after, last[2], told.at, told.tick, RUNNING if ended is None else CLOSED, ended, told.reason, number),
+        (*after, last[3], told.at, told.tick, RUNNING if ended is None else CLOSED, ended, told.reason, number),
     )
     return True
 
 
-def _add(
-    database: sqlite3.Connection, number: int, key: str, day: int, added: tuple[int, int, int, int] | tuple[int, ...]
-) -> None:
+def _add(database: sqlite3.Connection, number: int, key: str, day: int, added: tuple[int, ...]) -> None:
     database.execute(
-        "INSERT INTO spent (sandbox, day, first, cpu, memory, picos) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " cpu = cpu + excluded.cpu, memory = memory + excluded.memory, picos = picos + excluded.picos",
+        "INSERT INTO spent (sandbox, day, first, cpu, memory, gpu, picos) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO"
+        " UPDATE SET cpu = cpu + excluded.cpu, memory = memory + excluded.memory, gpu = gpu + excluded.gpu,"
+        " picos = picos + excluded.picos",
         (number, day, *added),
     )
     database.execute(
-        "INSERT INTO daily (key, day, first, cpu, memory, picos, storage) VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO"
-        " UPDATE SET first = first + excluded.first, cpu = cpu + excluded.cpu, memory = memory + excluded.memory,"
-        " picos = picos + excluded.picos",
+        "INSERT INTO daily (key, day, first, cpu, memory, gpu, picos, storage) VALUES (?, ?, ?, ?, ?, ?, ?, 0)"
+        " ON CONFLICT DO UPDATE SET first = first + excluded.first, cpu = cpu + excluded.cpu,"
+        " memory = memory + excluded.memory, gpu = gpu + excluded.gpu, picos = picos + excluded.picos",
         (key, day, *added),
     )
 
@@ -166,17 +166,17 @@ def running_now(
     """
     today, used, reserved = day_of(now_us), 0, 0
     rows = database.execute(
-        "SELECT prices, vcpu, memory, ceiling, cpu, wall, picos, tick, owners.name"
+        "SELECT prices, vcpu, memory, gpus, ceiling, cpu, wall, picos, tick, owners.name"
         " FROM sandboxes JOIN owners ON owners.id = owner WHERE state = 0 AND key = ?",
         (key,),
     )
-    for number, vcpu, memory, ceiling, cpu, wall, picos, seen, owner in rows.fetchall():
+    for number, vcpu, memory, gpus, ceiling, cpu, wall, picos, seen, owner in rows.fetchall():
         prices = price_list(database, known, number)
         here = bool(boot_id()) and owner.startswith(f"{boot_id()}/")
         after = (cpu, wall + (max(0, tick - seen) if here else 0))
         last = picos
         for day, figures in by_day((cpu, wall), after, now_us):
-            cost = prices.picos(*figures, vcpu, memory)
+            cost = prices.picos(*figures, vcpu, memory, gpus)
             used += cost - last if day == today else 0
             last = cost
         if ceiling is not None:

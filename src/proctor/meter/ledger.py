@@ -34,7 +34,7 @@ from proctor.meter.entries import Opening
 from proctor.meter.limits import LOCAL, DailyLimit, daily_micros, text, whole_micros
 from proctor.meter.prices import PICOS, Prices
 from proctor.meter.totals import SandboxCost, Total
-from proctor.meter.usage import mebibytes, microseconds, millionths
+from proctor.meter.usage import mebibytes, microseconds, millionths, whole_gpus
 
 _MOST_BYTES = 1 << 60
 _LATEST = 10**10  # seconds since the epoch: the year 2286
@@ -105,6 +105,7 @@ class Ledger(Book):
             labels={text(n, "labels"): text(v, "labels", least=0) for n, v in spec.labels.items()},
             vcpu=millionths(spec.vcpu),
             memory=mebibytes(spec.memory_mib),
+            gpus=whole_gpus(spec.gpu),
             ceiling=whole_micros(spec.max_cost_micros, "max_cost_micros"),
             prices=self.prices,
             at=self._now(),

@@ -35,6 +35,7 @@ class Prices:
         memory_hour: of one GiB for an hour.
         storage_month: of one GB (10^9 bytes) for 30 days.
         cpu_floor: share of its vCPUs that a running sandbox is charged at least.
+        gpu_second: of one GPU for a second, as long as a sandbox has it.
 
     Raises:
         InputError: one is no number from 0 to 1000 with at most 12 decimals; from 0 to 1 for ``cpu_floor``.
@@ -44,6 +45,7 @@ class Prices:
     memory_hour: Fraction = Fraction(75, 10000)
     storage_month: Fraction = Fraction(8, 100)
     cpu_floor: Fraction = Fraction(1, 20)
+    gpu_second: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -72,7 +74,7 @@ class Prices:
             ValueError: it is something else.
         """
         found = json.loads(text)
-        if not isinstance(found, dict) or set(found) != set(NAMES):
+        if not isinstance(found, dict) or set(found) not in (set(NAMES), set(NAMES) - {_LATER}):
             raise ValueError(f"not a price list: {text[:80]!r}")
         return cls(**{name: Fraction(value) for name, value in found.items()})
 
@@ -81,7 +83,7 @@ class Prices:
         floor = self.cpu_floor
         return max(cpu_us, wall_us * vcpu_millionths * floor.numerator // (10**6 * floor.denominator))
 
-    def picos(self, cpu_us: int, wall_us: int, vcpu_millionths: int, memory_mib: int) -> int:
+    def picos(self, cpu_us: int, wall_us: int, vcpu_millionths: int, memory_mib: int, gpus: int = 0) -> int:
         """Cost of a sandbox so far, in whole picodollars.
 
         Args:
@@ -94,7 +96,11 @@ class Prices:
         memory_over = memory.denominator * _HOUR_US * 1024
         cpu_cost = charged * cpu.numerator * _DOLLAR
         memory_cost = wall_us * memory_mib * memory.numerator * _DOLLAR
-        return (cpu_cost * memory_over + memory_cost * cpu_over) // (cpu_over * memory_over)
+        cost, over = cpu_cost * memory_over + memory_cost * cpu_over, cpu_over * memory_over
+        if gpus:
+            gpu_over = self.gpu_second.denominator * 10**6
+            cost, over = cost * gpu_over + wall_us * gpus * self.gpu_second.numerator * _DOLLAR * over, over * gpu_over
+        return cost // over
 
     def storage_picos(self, size: int, kept_us: int) -> int:
         """Cost of ``size`` bytes that were kept for so many microseconds, in whole picodollars."""
@@ -103,6 +109,7 @@ class Prices:
 
 
 NAMES = tuple(each.name for each in fields(Prices))
+_LATER = "gpu_second"  # lists that were kept before there was such a price have none, and charge none
 
 
 def _most(name: str) -> int:

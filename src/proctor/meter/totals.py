@@ -29,7 +29,7 @@ class Total:
     Attributes:
         name: what it is of: a sandbox's id, ``label=value``, a date, a key; empty for all.
         sandboxes: that were made in that time.
-        cpu_seconds: charged CPU time. gib_seconds: GiB of memory times seconds.
+        cpu_seconds: charged CPU time. gib_seconds: GiB of memory times seconds. gpu_seconds: GPUs times seconds.
         storage_micros: of ``cost_micros``, for what was stored.
         cost_micros: millionths of a dollar; the part of one is left off.
     """
@@ -38,6 +38,7 @@ class Total:
     sandboxes: int
     cpu_seconds: float
     gib_seconds: float
+    gpu_seconds: float
     storage_micros: int
     cost_micros: int
 
@@ -62,6 +63,7 @@ class SandboxCost:
     ended_at: float | None
     vcpu: float
     memory_mib: int
+    gpus: int
     max_cost_micros: int | None
     cpu_seconds: float
     wall_seconds: float
@@ -85,19 +87,19 @@ class Asked:
         return first, _NEVER[1] if self.until is None else number_of(self.until)
 
 
-_SUMS = "TOTAL(first), TOTAL({0}.cpu), TOTAL({0}.memory), SUM({0}.picos / 1000000), SUM({0}.picos % 1000000)"
+_SUMS = "TOTAL(first), TOTAL({0}.cpu), TOTAL({0}.memory), TOTAL({0}.gpu), SUM({0}.picos / 1000000), SUM({0}.picos % 1000000)"
 
 
 def sandbox(database: sqlite3.Connection, name: str) -> SandboxCost | None:
     """The row of one."""
     row = database.execute(
-        "SELECT number, key, name, state, reason, opened, seen, ended, vcpu, memory, ceiling, cpu, wall, picos, list"
+        "SELECT number, key, name, state, reason, opened, seen, ended, vcpu, memory, gpus, ceiling, cpu, wall, picos, list"
         " FROM sandboxes JOIN prices ON prices.id = prices WHERE sandboxes.id = ?",
         (name,),
     ).fetchone()
     if row is None:
         return None
-    number, key, named, state, reason, opened, seen, ended, vcpu, memory, ceiling, cpu, wall, picos, prices = row
+    number, key, named, state, reason, opened, seen, ended, vcpu, memory, gpus, ceiling, cpu, wall, picos, prices = row
     labels = database.execute("SELECT name, value FROM labels WHERE sandbox = ?", (number,)).fetchall()
     return SandboxCost(
         id=name,
@@ -111,6 +113,7 @@ def sandbox(database: sqlite3.Connection, name: str) -> SandboxCost | None:
         ended_at=None if ended is None else ended / 1e6,
         vcpu=vcpu / 1e6,
         memory_mib=memory,
+        gpus=gpus,
         max_cost_micros=ceiling,
         cpu_seconds=cpu / 1e6,
         wall_seconds=wall / 1e6,
@@ -127,7 +130,7 @@ def total(database: sqlite3.Connection, known: dict[int, Prices], asked: Asked) 
         return _total("", row, 0)
     where, given = _where("daily", asked)
     row = database.execute(f"SELECT {_SUMS.format('daily')}, {_KEPT} FROM daily WHERE {where}", given).fetchone()
-    return _total("", row, _picos(row[5:]) + sum(_stored(database, known, asked).values()))
+    return _total("", row, _picos(row[6:]) + sum(_stored(database, known, asked).values()))
 
 
 _SPENT = "spent JOIN sandboxes ON sandboxes.number = spent.sandbox"
@@ -151,8 +154,8 @@ def by(database: sqlite3.Connection, known: dict[int, Prices], kind: str, asked:
         rows = database.execute(
             f"SELECT {kind}, {_SUMS.format('daily')}, {_KEPT} FROM daily WHERE {where} GROUP BY {kind}", given
         ).fetchall()
-        found = [_total(name, row, _picos(row[5:]) + stored.pop(name, 0)) for name, *row in rows]
-        found += [_total(name, (0, 0, 0, 0, 0), cost) for name, cost in stored.items()]
+        found = [_total(name, row, _picos(row[6:]) + stored.pop(name, 0)) for name, *row in rows]
+        found += [_total(name, (0, 0, 0, 0, 0, 0), cost) for name, cost in stored.items()]
     if kind == "day":
         found.sort(key=lambda each: int(each.name), reverse=True)
         return [replace(each, name=str(date_of(int(each.name)))) for each in found[:top]]
@@ -196,10 +199,9 @@ def _picos(sums: Sequence[int | None]) -> int:
 
 
 def _total(name: object, row: Sequence[Any], stored: int) -> Total:
-    first, cpu, memory = row[:3]
-    return Total(
-        str(name), int(first), cpu / 1e6, memory / 1024 / 1000, stored // PICOS, (_picos(row[3:5]) + stored) // PICOS
-    )
+    first, cpu, memory, gpu = row[:4]
+    cost = (_picos(row[4:6]) + stored) // PICOS
+    return Total(str(name), int(first), cpu / 1e6, memory / 1024 / 1000, gpu / 1e6, stored // PICOS, cost)
 
 
 def prune(database: sqlite3.Connection, known: dict[int, Prices], before: int) -> tuple[int, int]:

@@ -1,0 +1,51 @@
+"""What an exception was made with, as it is told to the other side of sealed tests, and made again there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_TEXT = 2000  # characters of an exception's text
+_SCALARS = (str, int, float, bool, bytes, type(None))
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if type(value) is dict:
+        value = (*value, *value.values())
+    parts = value if type(value) in (tuple, list, set, frozenset) and depth < 8 else None
+    return type(value) in _SCALARS if parts is None else all(_is_plain(part, depth + 1) for part in parts)
+
+
+def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
+    """An exception's arguments where they are plain, or a group's members, else its text."""
+    arguments = exc.args if type(exc.args) is tuple else ()
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.message, tuple(exc.exceptions)
+    if isinstance(exc, OSError) and exc.filename is not None:  # the constructor takes it out of the arguments
+        arguments = (exc.errno, exc.strerror, exc.filename)
+    if all(map(_is_plain, arguments)):
+        return tuple(arguments)
+    try:
+        return (str(exc)[:MOST_TEXT],)
+    except BaseException:
+        return ()
+
+
+def made_exception(kind: Any, arguments: tuple[Any, ...]) -> BaseException:
+    """An instance of an exception class; one that wants other arguments gets its text."""
+    if type(arguments) is not tuple:
+        raise ValueError("arguments are not plain")
+    if issubclass(kind, BaseExceptionGroup):
+        text, members = arguments
+        if type(text) is not str or type(members) is not tuple:
+            raise ValueError("no group of exceptions")
+        group: BaseException = BaseExceptionGroup.__new__(kind, text, members)
+        return group
+    if not all(map(_is_plain, arguments)):
+        raise ValueError("arguments are not plain")
+    try:
+        made = kind(*arguments)
+    except Exception:
+        made = kind.__new__(kind)
+        made.args = arguments
+    assert isinstance(made, BaseException)
+    return made

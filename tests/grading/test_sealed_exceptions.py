@@ -1,0 +1,56 @@
+"""What sealed tests find in exceptions of the program's, and what a program gets by them."""
+
+from __future__ import annotations
+
+import pytest
+from sealed_help import passes, run
+
+from proctor.engine.shared import SyncEngine
+
+# What a program raises, and what is true of it as ``e.value``.
+RAISED = [
+    ("raise ValueError('bad', [1, {2: (3,)}])", "ValueError", "e.value.args == ('bad', [1, {2: (3,)}])"),
+    ("raise KeyError((1, 2))", "KeyError", "e.value.args[0] == (1, 2)"),
+    ("open('nope.txt')", "FileNotFoundError", "e.value.filename == 'nope.txt' and 'nope.txt' in str(e.value) and e.value.errno == 2"),
+    ("raise ExceptionGroup('two', [ValueError(1), KeyError('k')])", "ExceptionGroup", "len(e.value.exceptions) == 2 and e.value.message == 'two' and isinstance(e.value.exceptions[1], KeyError)"),
+    ("raise ExceptionGroup('deep', [ExceptionGroup('in', [Own('x')])])", "ExceptionGroup", "isinstance(e.value.exceptions[0].exceptions[0], Own)"),
+    ("raise KeyboardInterrupt", "KeyboardInterrupt", "e.value.args == ()"),
+    ("e = Own('x')\n    e.add_note('look')\n    raise e", "Own", "e.value.__notes__ == ['look']"),
+    ("try: {}[1]\n    except KeyError: raise Own('x')", "Own", "isinstance(e.value.__context__, KeyError)"),
+    ("b'\\xff'.decode()", "UnicodeDecodeError", "e.value.start == 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "kind", "holds"), RAISED)
+def test_what_was_raised_is_found_as_it_was(engine: SyncEngine, source: str, kind: str, holds: str) -> None:
+    program = f"class Own(Exception): pass\ndef f():\n    {source}\ndef g(): return 5\n"
+    tests = f"import pytest\ndef test_a():\n    with pytest.raises({kind}) as e: f()\n    assert {holds}\ndef test_b(): assert g() == 5"
+    passes(engine, program, tests)
+
+
+def test_an_exception_that_cannot_be_made_here_fails_its_program(engine: SyncEngine) -> None:
+    program = "class E(ExceptionGroup):\n    message = 5\ndef f(): raise E('a', [ValueError()])\n"
+    assert run(engine, program, "def test_a(): assert f() == 1").reward == 0
+
+
+def test_an_interrupt_of_the_programs_ends_its_own_test_alone(engine: SyncEngine) -> None:
+    program = "def f(x):\n    if x: raise KeyboardInterrupt\n    return 0\n"
+    plain = "def test_a(): assert f(1) == 0\ndef test_b(): assert f(0) == 0"
+    assert run(engine, program, plain).reward == 0.5
+    group = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(1), 0)\n    def test_b(self): self.assertEqual(f(0), 0)"
+    assert run(engine, program, group).reward == 0.5
+    assert run(engine, program, "assert f(1) == 0").reward == 0
+
+
+def test_the_programs_own_complaint_does_not_leave_tests_open(engine: SyncEngine) -> None:
+    program = "class S(str): pass\ndef f(*a):\n    e = TypeError('S')\n    e.x = S()\n    raise e\n"
+    assert run(engine, program, "def test_a(): assert f() == 1").reward == 0
+    honest = "class S(str): pass\ndef f(): return S('a')\n"
+    assert run(engine, honest, "def test_a(): assert '/'.join(['x', f()]) == 'x/a'").reward is None
+
+
+def test_arguments_may_have_any_name(engine: SyncEngine) -> None:
+    program = "def kw(**given): return given\nclass Item:\n    def __init__(this, cls=None, self=None): this.kept = cls, self\n"
+    passes(
+        engine, program, "assert kw(self=1, cls=2) == {'self': 1, 'cls': 2}\nassert Item(cls=3, self=4).kept == (3, 4)"
+    )
