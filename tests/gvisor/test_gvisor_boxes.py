@@ -332,6 +332,12 @@ def test_a_level_that_is_not_there_is_an_error_and_no_step_down(
         own.close()
 
 
+def test_a_gpu_is_refused_by_its_name(boxes: Boxes) -> None:
+    with pytest.raises(SandboxError, match="gpu: isolation 'gvisor' gives no GPU") as caught:
+        boxes.new(gpu=1)
+    assert caught.value.code == "no_gpu"
+
+
 def test_a_spec_that_names_nothing_is_a_jail(boxes: Boxes) -> None:
     box = boxes.run(boxes.engine.create(SandboxSpec(memory_mib=128, disk_mib=32)))
     assert box.lobby is boxes.engine.rooms.lobby
