@@ -87,6 +87,9 @@ def test_hosts_import_only_the_protocol_of_the_guest(path: Path) -> None:
             ("proctor.isolation.microvm", "proctor.guest.cgroups"),
             ("proctor.isolation.erofs", "proctor.guest.blocks"),
             *(("proctor.isolation.template", f"proctor.guest.{name}") for name in ("blocks", "channels", "machine")),
+            *(("proctor.isolation.firsttime", f"proctor.guest.{name}") for name in ("channels", "machine")),
+            *(("proctor.isolation.saving", f"proctor.guest.{name}") for name in ("blocks", "channels", "firecracker")),
+            ("proctor.isolation.firecracker", "proctor.guest.firecracker"),
         )
         assert layer(name) != "guest" or allowed, f"{name_of(path)} imports {name}"
 

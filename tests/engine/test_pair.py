@@ -80,6 +80,15 @@ def test_both_wait_for_each_other(engine: SyncEngine) -> None:
     assert judge.exit_code == 1  # its input ended
 
 
+def test_halves_that_compute_and_wait_for_each_other_have_until_their_cpu_time_is_over(engine: SyncEngine) -> None:
+    # It rests for nine tenths of its time, as a half does whose other one waits for a busy CPU.
+    works = "import time\nend = time.monotonic() + 2.5\nwhile time.monotonic() < end:\n    if time.monotonic() % 0.1 > 0.09: pass\n    else: time.sleep(0.09 - time.monotonic() % 0.1 if time.monotonic() % 0.1 < 0.09 else 0)"
+    program, judge = engine.run(Pair(half(works, limits=Limits(cpu_s=1, wall_s=1)), half("pass")))
+    assert (program.exit_code, program.ended_by, judge.exit_code) == (0, None, 0)
+    sleeps = half("import time; time.sleep(2.5)", limits=Limits(cpu_s=1, wall_s=1))
+    assert engine.run(Pair(sleeps, half("pass")))[0].ended_by is EndedBy.WALL
+
+
 def test_a_flood_is_not_held_here(engine: SyncEngine) -> None:
     program, judge = talk(engine, "while True: print('x' * 65536)", "import time; time.sleep(0.5)")
     assert program.exit_code == 120  # as in any shell: a pipe that nobody reads any more

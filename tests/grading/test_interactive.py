@@ -222,7 +222,7 @@ def test_a_fault_of_the_interactor_is_no_score(engine: SyncEngine, judge: str, t
 
 
 def test_an_interactor_that_computes_while_the_program_waits(engine: SyncEngine) -> None:
-    found = one(engine, "input()", talk("while True: pass", limits=Limits(cpu_s=1)), limits={"wall_s": 0.5})
+    found = one(engine, "input()", talk("while True: pass", limits=Limits(cpu_s=60)), limits={"wall_s": 0.5})
     assert found.reward is None
     assert "the interactor computed for" in str(found.error)
 

@@ -251,3 +251,47 @@ def test_what_an_abstract_class_holds_is_looked_at_here(engine: SyncEngine) -> N
     liar = "from collections.abc import Mapping\nclass L(Mapping):\n    def __getitem__(s, k): return 1\n    def __iter__(s): return iter('a')\n    def __len__(s): return 1\n    def __eq__(s, o): return True\ndef f(): return L()"
     assert run(engine, liar, "assert f() == {'a': 2}").reward == 0
     assert run(engine, liar.replace("    def __eq__(s, o): return True\n", ""), "assert f() == {'a': 2}").reward == 0
+
+
+LINEAGE = """
+import abc, collections.abc, enum, numbers
+class Color(enum.Enum):
+    RED = 1
+class Level(enum.IntEnum):
+    LOW = 1
+class Row(collections.abc.Sequence):
+    def __len__(s): return 1
+    def __getitem__(s, i): return (5,)[i]
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(s): ...
+class Square(Shape):
+    def area(s): return 4
+class Pile(list): pass
+class Plain: pass
+def f(): return [Color.RED, Level.LOW, Row(), Square(), Pile(), Plain()]
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "import enum\nassert issubclass(Color, enum.Enum) and isinstance(Color.RED, enum.Enum) and not isinstance(Color.RED, enum.IntEnum)",
+        "from enum import IntEnum\nassert issubclass(Level, (str, IntEnum)) and issubclass(Level, int) and isinstance(Level.LOW, int | str)",
+        "from collections import abc\nassert isinstance(Row(), abc.Sequence) and issubclass(Row, abc.Sized) and not isinstance(Row(), abc.Mapping)",
+        "import abc\nassert issubclass(Shape, abc.ABC) and isinstance(Square(), Shape) and issubclass(Square, Shape)",
+        "assert issubclass(Pile, list) and isinstance(Pile(), list) and not issubclass(Plain, list) and issubclass(Plain, object)",
+        "import enum, unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertIsInstance(Color.RED, enum.Enum)\n        self.assertNotIsInstance(Plain(), enum.Enum)",
+    ],
+)
+def test_a_class_is_made_from_what_it_was_in_the_program(engine: SyncEngine, tests: str) -> None:
+    passes(engine, LINEAGE, tests)
+
+
+def test_what_is_not_made_from_a_class_is_none_of_it(engine: SyncEngine) -> None:
+    assert run(engine, LINEAGE, "import enum\nassert isinstance(f()[5], enum.Enum)").reward == 0
+    assert run(engine, LINEAGE, "from enum import Enum\nassert issubclass(Plain, Enum)").reward == 0
+    tests = "import enum, unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertNotIsInstance(Color.RED, enum.Enum)"
+    assert run(engine, LINEAGE, tests).reward == 0
+    named = "class Enum: pass\nEnum.__module__, Enum.__qualname__ = 'antigravity', 'Enum'\nclass Color(Enum): RED = 1\n"
+    assert run(engine, named, "import enum\nassert issubclass(Color, enum.Enum)").reward == 0

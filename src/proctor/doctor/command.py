@@ -20,7 +20,7 @@ from proctor.doctor.opened import opened
 from proctor.doctor.progress import progress
 from proctor.doctor.text import printable
 from proctor.doctor.trial import examine, warm_up
-from proctor.isolation import gpus, qemu, runsc
+from proctor.isolation import gpus, monitors, runsc
 
 EXIT_MISSING = 1  # a protection is missing, an attack was not contained, or something is left on the host
 
@@ -71,7 +71,7 @@ def doctor(
     document: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone())
-        document["gvisor"], document["microvm"] = runsc.state(), qemu.state()
+        document["gvisor"], document["microvm"] = runsc.state(), monitors.state()
         document["gpus"] = gpus.find().state()
         outside = audit.snapshot()
         corpus_audit = HostAudit(attacks, stack) if attacks else None
@@ -85,7 +85,7 @@ def doctor(
                     out.print(f"no stronger isolation on this host: {printable(reason)}", style="yellow")
                 for name in ("gvisor", "microvm"):
                     if engine.isolation != name:
-                        out.print(f"isolation {name}: {printable(document[name], 400)}", style="dim")
+                        out.print(f"isolation {name}: {printable(document[name], 800)}", style="dim")
                 out.print(f"GPUs for sandboxes: {printable(document['gpus'], 1000)}", style="dim")
             warm_up(engine)
             findings = examine(engine, canary, audit.quiet())

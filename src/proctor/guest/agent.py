@@ -34,7 +34,7 @@ from .host import Host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from . import machine, zygote
+    from . import firecracker, machine, zygote
 # What only the zygote needs is imported in ``start``: in the supervisor it would be 2 MB a slot.
 
 CASE_UID = 1000  # what a program sees as its own identity, where the host allows one
@@ -79,7 +79,7 @@ def main(folder: str) -> zygote.Script:
                     f"{level}: only root may enter the directory of {sys.executable}, and no mount can show it"
                 )
                 continue
-            sockets: machine.Sockets | None = None
+            sockets: machine.Sockets | firecracker.Ends | None = None
             if level == "gvisor" and config["lobby"]:
                 from . import container
 
@@ -91,7 +91,7 @@ def main(folder: str) -> zygote.Script:
             elif level == "microvm":
                 from . import machine
 
-                sockets = machine.Sockets()
+                sockets = machine.ends(config)
                 pid, reason = machine.launch(config, sockets, group, folder, host)
             else:
                 pid, reason = start(config, level, group, folder, host)

@@ -17,6 +17,7 @@ from typing import Any
 from . import (
     copies,
     finish,
+    lineage,
     linux,
     names,
     protocol,
@@ -241,9 +242,10 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
         names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
+    space |= {lineage.ISINSTANCE: lineage.is_instance, lineage.ISSUBCLASS: lineage.is_subclass}
     standins.relay(wanted["tests"], space)
     copies.on_files.append(link.ask_of_file)
-    if "assertIs" in wanted["tests"] or "assertSetEqual" in wanted["tests"]:
+    if "unittest" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     runner.run(wanted["tests"], space, dict(space), report)
     if not (link.asked or failed or link.doubt):

@@ -27,6 +27,7 @@ _DATA: dict[str, Any] = {
     )
 }  # fmt: skip
 
+MADE_FROM = "__made_from__"  # of a class made here: the data that the program's is derived from
 _DERIVED: dict[str, Any] = {"UserList": list, "UserString": str, "Set": set, "MutableSet": set}
 _ABSTRACT = {kind.__name__: kind for kind in contents.ABSTRACT}
 
@@ -75,7 +76,12 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         return bool(same(self, other))
 
     same = compare("__eq__")
-    found |= {"__data__": kind, "__eq__": equal, "__ne__": lambda self, other: not equal(self, other)}
+    found |= {
+        "__data__": kind,
+        MADE_FROM: None if derived else kind,
+        "__eq__": equal,
+        "__ne__": lambda self, other: not equal(self, other),
+    }
     found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
     found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
     return found

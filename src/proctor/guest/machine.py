@@ -1,5 +1,7 @@
 """The host's side of an agent inside a virtual machine: QEMU, and what joins the machine to the engine.
 
+Where Firecracker runs the machine, its own parts are in ``firecracker``.
+
 Theory of operation. The supervisor of such a slot starts QEMU where other
 supervisors start a zygote: behind the same namespaces, with an identity and a
 root of its own, where this host allows them, and with QEMU's own system call
@@ -27,7 +29,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import blocks, channels, landlock, linux, root, stream
+from . import blocks, channels, firecracker, landlock, linux, root, stream
 
 if TYPE_CHECKING:
     from . import cgroups
@@ -123,9 +125,41 @@ class Sockets:
         for sock in (self.port_there, self.monitor_there, self.disk_there):
             sock.close()
 
+    def command(self, machine: dict[str, Any]) -> list[str]:
+        """How a saved machine is started."""
+        memory = f"mem-path=/proc/self/fd/{MEMORY},share=off"
+        return arguments(machine, memory=memory, serial="null", incoming=True)
 
-def launch(config: dict[str, Any], sockets: Sockets, group: cgroups.Group, folder: str, host: Host) -> tuple[int, str]:
-    """Start QEMU behind the walls that this host allows; its pid, or ``(-1, why not)`` as in ``agent.start``."""
+    def enter(self, walled: bool) -> list[tuple[str, int]]:
+        """In the process that becomes QEMU: prepare it; what it may open beyond its root, for Landlock."""
+        del walled
+        os.dup2(2, 1)
+        return []
+
+    def wake(self, machine: dict[str, Any], pid: int, control: socket.socket, log: Any) -> channels.Relay:
+        """Serve the disk and let the saved machine go on; joined to the engine's control stream."""
+        del pid
+        server = blocks.Server(blocks.Disk(machine["folder"], machine["disk_bytes"]), self.disk)
+        serving = os.fork()
+        if serving == 0:
+            _serve(server, [control, self.port, self.monitor])
+        self.disk.close()
+        monitor = Monitor(self.monitor)
+        monitor.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
+        monitor.ask("migrate-incoming", uri=f"fd:{STATE}")
+        self.monitor.settimeout(None)
+        return channels.Relay(self.port.fileno(), control, inside=False, told=log)
+
+
+def ends(config: dict[str, Any]) -> Sockets | firecracker.Ends:
+    """What joins this process to the program that is to run the machine."""
+    return firecracker.Ends(config) if config["machine"]["monitor"] == "firecracker" else Sockets()
+
+
+def launch(
+    config: dict[str, Any], sockets: Sockets | firecracker.Ends, group: cgroups.Group, folder: str, host: Host
+) -> tuple[int, str]:
+    """Start QEMU, or Firecracker, behind the walls that this host allows; its pid, or ``(-1, why not)`` as in ``agent.start``."""
     from . import agent
 
     for name in ("memory", "state"):
@@ -139,8 +173,8 @@ def launch(config: dict[str, Any], sockets: Sockets, group: cgroups.Group, folde
     return pid, reason
 
 
-def become(config: dict[str, Any], sockets: Sockets, go: int) -> None:
-    """Replace this process, behind its walls, by QEMU; OSError where that fails."""
+def become(config: dict[str, Any], sockets: Sockets | firecracker.Ends, go: int) -> None:
+    """Replace this process, behind its walls, by QEMU or Firecracker; OSError where that fails."""
     machine = config["machine"]
     if config["walled"]:
         root.mount_proc()
@@ -149,12 +183,13 @@ def become(config: dict[str, Any], sockets: Sockets, go: int) -> None:
     parent = os.dup2(go, 60, inheritable=False)
     for at, fd in enumerate(high):
         os.dup2(fd, PORT + at)
+    allowed = sockets.enter(config["walled"])
     rules = -1
     if landlock.abi() >= 1:
         rows = [("/", landlock.READ)] if config["walled"] else [(path, landlock.READ) for path in machine["readable"]]
-        rows += [("/proc", landlock.READ), ("/dev/null", landlock.DEVICE)]
+        rows += [("/proc", landlock.READ), ("/dev/null", landlock.DEVICE), *allowed]
         if machine["accelerator"] == "kvm":
-            rows.append(("/dev/kvm", landlock.DEVICE))
+            rows.append(("/dev/kvm", landlock.CONTROL))
         rules = landlock.ruleset(landlock.abi(), rows, network=not config["walled"])
     linux.drop_bounding_set(0)
     if os.geteuid() == 0:
@@ -170,26 +205,13 @@ def become(config: dict[str, Any], sockets: Sockets, go: int) -> None:
         os._exit(stream.FAILED)  # the supervisor was gone before the kernel knew to tell
     if rules >= 0:
         linux.landlock_restrict(rules)
-    os.dup2(2, 1)
-    for fd in range(STATE + 1, 256):
+    for fd in range(PORT + len(kept), 256):
         try:
             os.set_inheritable(fd, False)
         except OSError:
             pass  # there is none
-    memory = f"mem-path=/proc/self/fd/{MEMORY},share=off"
-    command = arguments(machine, memory=memory, serial="null", incoming=True)
+    command = sockets.command(machine)
     os.execve(command[0], command, {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
-
-
-def wake(machine: dict[str, Any], sockets: Sockets, control: socket.socket, log: Any) -> channels.Relay:
-    """Let the saved machine go on, and join it to the engine's control stream."""
-    monitor = Monitor(sockets.monitor)
-    monitor.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
-    monitor.ask("migrate-incoming", uri=f"fd:{STATE}")
-    relay = channels.Relay(sockets.port.fileno(), control, inside=False, told=log)
-    sockets.monitor.settimeout(None)
-    say(relay, {"do": "wake", "entropy": os.urandom(_ENTROPY).hex(), "time": time.time_ns()})
-    return relay
 
 
 def say(relay: channels.Relay, words: dict[str, Any]) -> None:
@@ -245,24 +267,20 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
-def supervise(config: dict[str, Any], pid: int, sockets: Sockets, host: Host) -> int:
+def supervise(config: dict[str, Any], pid: int, sockets: Sockets | firecracker.Ends, host: Host) -> int:
     """Join machine and engine until one of them ends; then see that nothing of the slot is left."""
     machine, control = config["machine"], socket.socket(fileno=config["control"])
     sockets.keep()
     for name in ("memory", "state"):
         os.close(machine[name])
-    server = blocks.Server(blocks.Disk(machine["folder"], machine["disk_bytes"]), sockets.disk)
     said: list[bytes] = []
     try:
-        serving = os.fork()
-        if serving == 0:
-            _serve(server, [control, sockets.port, sockets.monitor])
-        sockets.disk.close()
-        relay = wake(machine, sockets, control, lambda data: said.__setitem__(slice(None), [data]))
-        ends = dict.fromkeys(host.ends, select.POLLIN)
+        relay = sockets.wake(machine, pid, control, lambda data: said.__setitem__(slice(None), [data]))
+        say(relay, {"do": "wake", "entropy": os.urandom(_ENTROPY).hex(), "time": time.time_ns()})
+        watched = dict.fromkeys(host.ends, select.POLLIN)
         meter = Meter(relay, pid)
         while not os.waitpid(pid, os.WNOHANG)[0]:
-            if relay.turn(meter.turn(), ends) or os.getppid() != host.parent:
+            if relay.turn(meter.turn(), watched) or os.getppid() != host.parent:
                 raise BrokenPipeError
     except (BrokenPipeError, channels.Broken, OSError) as exc:
         if not isinstance(exc, BrokenPipeError):

@@ -8,6 +8,11 @@ word still unread. Each machine that is made from it is woken with fresh
 entropy and the time; from then on this process joins the agent's control
 stream to the host's, READY first.
 
+Where the machine has no serial port for that, the host connects over vsock, to
+the port number that the kernel's command line names (``proctor.vsock=N``). A
+connection does not outlive the saving of a machine and its socket does: so the
+host connects once more, and when a copy was woken nobody can again.
+
 The agent, and all behind it, is the one of a jail: its supervisor here is a
 child of pid 1, and the machine ends with it.
 """
@@ -34,7 +39,10 @@ from proctor_guest import channels, linux, protocol  # type: ignore[import-not-f
 
 _RNDADDENTROPY, _RNDRESEEDCRNG = 0x40085203, 0x5207
 _CPU = "/run/cpu"  # nanoseconds that this machine has had of its host
-_IDENTITY = 2000  # the first of the agent's two user numbers: nobody else's in here
+_AGENT: dict[str, Any] = {  # of its settings, what is the machine's own
+    "name": "slot", "box": "/run/slot", "levels": ["jail"], "cgroup": True, "public_python": None, "lobby": False,
+    "uid": 2000,  # the first of its two user numbers: nobody else's in here
+}  # fmt: skip
 _GROUPS = ("memory", "cpu,cpuacct", "pids")
 _LOOP = 200_000  # turns of the loop by which this CPU is measured
 
@@ -43,7 +51,8 @@ class Init:
     """What pid 1 knows."""
 
     def __init__(self) -> None:
-        self.relay = channels.Relay(_port(), None, inside=True, told=self.told)
+        self.listener = _listener()
+        self.relay = channels.Relay(_port(self.listener), None, inside=True, told=self.told)
         self.agent = 0
         self.control: socket.socket | None = None
         self.lifeline: socket.socket | None = None
@@ -55,8 +64,15 @@ class Init:
         self.say({"up": True})
         while True:
             watched = {self.control.fileno(): 1} if self.waiting and self.control else {}
-            if self.relay.turn(1000, watched) and self.control:
-                self.first_word(self.control)
+            try:
+                if self.relay.turn(1000, watched) and self.control:
+                    self.first_word(self.control)
+            except channels.Broken:
+                if self.listener is None:
+                    raise
+                os.close(self.relay.port)
+                self.relay = channels.Relay(_port(self.listener), None, inside=True, told=self.told)
+                self.say({"up": True})
             while True:
                 try:
                     pid, status = os.waitpid(-1, os.WNOHANG)
@@ -80,6 +96,9 @@ class Init:
         elif words["do"] == "wake":
             reseed(bytes.fromhex(words["entropy"]))
             time.clock_settime_ns(time.CLOCK_REALTIME, words["time"])
+            if self.listener is not None:
+                self.listener.close()  # programs run from here on
+                self.listener = None
             assert self.control is not None
             self.relay.join(self.control)
         elif words["do"] == "cpu":
@@ -94,10 +113,9 @@ class Init:
         self.log = os.memfd_create("log")
         self.cpu = os.open(_CPU, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.pwrite(self.cpu, b"%020d" % 0, 0)
+        config |= _AGENT
         config |= {
-            "control": control.fileno(), "lifeline": watched.fileno(), "parent": os.getpid(), "name": "slot",
-            "box": "/run/slot", "levels": ["jail"], "cgroup": True, "public_python": None, "uid": _IDENTITY,
-            "lobby": False, "given": {"cpu": _CPU},
+            "control": control.fileno(), "lifeline": watched.fileno(), "parent": os.getpid(), "given": {"cpu": _CPU},
         }  # fmt: skip
         self.agent = os.fork()
         if self.agent == 0:
@@ -162,7 +180,22 @@ def reseed(entropy: bytes) -> None:
         os.close(fd)
 
 
-def _port() -> int:
+def _listener() -> socket.socket | None:
+    """What the host connects to, where that is how it comes in."""
+    with open("/proc/cmdline") as file:
+        words = [word.partition("=") for word in file.read().split()]
+    for name, _, number in words:
+        if name == "proctor.vsock":
+            listener = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+            listener.bind((socket.VMADDR_CID_ANY, int(number)))
+            listener.listen(1)
+            return listener
+    return None
+
+
+def _port(listener: socket.socket | None) -> int:
+    if listener is not None:
+        return listener.accept()[0].detach()
     for name in sorted(os.listdir("/sys/class/virtio-ports")):
         return os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
     raise FileNotFoundError("no serial port")

@@ -11,6 +11,7 @@ import _ast
 from functools import partial
 from typing import Any
 
+from .lineage import ISINSTANCE, ISSUBCLASS, is_instance
 from .reading import inside, kind_of
 from .standins import Standin, stop
 
@@ -24,6 +25,15 @@ def rewrite(tree: Any) -> None:
     """All that is done to the tests' tree."""
     assertions(tree)
     identity(tree)
+    classes(tree)
+
+
+def classes(tree: Any) -> None:
+    """Make each call of ``isinstance`` and ``issubclass`` one of ours."""
+    for node in inside(tree):
+        name: Any = getattr(node, "func", None) if kind_of(node) == "Call" else None
+        if kind_of(name) == "Name" and name.id in ("isinstance", "issubclass"):
+            name.id = ISINSTANCE if name.id == "isinstance" else ISSUBCLASS
 
 
 def identity(tree: Any) -> None:
@@ -124,4 +134,17 @@ def unittest_too(is_same: Any, is_other: Any) -> None:
         (self.assertEqual if theirs else partial(plain_sets, self))(first, second, msg)
 
     unittest.TestCase.assertSetEqual = sets  # type: ignore[assignment,method-assign]
+    plain_kind, plain_no_kind = unittest.TestCase.assertIsInstance, unittest.TestCase.assertNotIsInstance
+
+    def kind(self: Any, obj: Any, cls: Any, msg: Any = None) -> None:
+        if not is_instance(obj, cls):
+            plain_kind(self, obj, cls, msg)
+
+    def no_kind(self: Any, obj: Any, cls: Any, msg: Any = None) -> None:
+        if is_instance(obj, cls):
+            self.fail(self._formatMessage(msg, f"it is an instance of {cls!r}"))
+        plain_no_kind(self, obj, cls, msg)
+
+    unittest.TestCase.assertIsInstance = kind  # type: ignore[method-assign]
+    unittest.TestCase.assertNotIsInstance = no_kind  # type: ignore[method-assign]
     unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = same, other  # type: ignore[assignment,method-assign]

@@ -41,6 +41,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         for folder, entries in plan["covers"].items()
     }
     sources = [(os.open(source, os.O_PATH | os.O_CLOEXEC), inside) for source, inside in plan["binds"]]
+    writable = [(os.open(source, os.O_PATH | os.O_CLOEXEC), inside) for source, inside in plan.get("writable", ())]
     devices = [
         (os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), f"/dev/{name}")
         for name in (*DEVICES, *plan.get("devices", ()))
@@ -65,6 +66,8 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
     for fd, inside in sources:
         _bind(f"{fds}/{fd}", top + inside, stat.S_ISDIR(os.stat(fd).st_mode))
         linux.mount_readonly(top + inside)
+    for fd, inside in writable:
+        _bind(f"{fds}/{fd}", top + inside, True)
     for folder, entries in plan["covers"].items():
         _cover(top, folder, entries, fds)
     for fd, inside in devices:
@@ -77,7 +80,7 @@ def build(plan: dict[str, Any], *, own_proc: bool) -> None:
         linux.mount("proc", f"{top}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     else:
         linux.mount(f"{fds}/{proc}", f"{top}/proc", None, linux.MS_BIND | linux.MS_REC)
-    for fd in [fd for fd, *_ in (*sources, *devices, *hidden)] + [proc]:
+    for fd in [fd for fd, *_ in (*sources, *writable, *devices, *hidden)] + [proc]:
         os.close(fd)
     linux.pivot_root(top, f"{top}/.old")
     os.chdir("/")

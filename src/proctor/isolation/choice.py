@@ -13,7 +13,7 @@ def boundary_for(isolation: str) -> Boundary:
 
     Raises:
         InputError: none of these.
-        IsolationUnavailable: ``gvisor``, where no ``runsc`` works; ``microvm``, where there is no QEMU or no kernel for it.
+        IsolationUnavailable: ``gvisor``, where no ``runsc`` works; ``microvm``, where there is no QEMU, no Firecracker or no kernel for it.
     """
     if isolation == "gvisor":
         return GvisorBoundary()

@@ -19,7 +19,10 @@ from typing import BinaryIO
 
 from proctor.core.errors import IsolationUnavailable
 
-MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "erofs")
+MODULES = {
+    "qemu": ("virtio_pci", "virtio_blk", "virtio_console", "erofs"),
+    "firecracker": ("virtio_mmio", "virtio_blk", "virtio_rng", "vmw_vsock_virtio_transport", "erofs"),
+}
 _NEEDED = "import __future__, encodings.ascii, encodings.latin_1, encodings.utf_8, ctypes, json, os, struct, fcntl, socket, select, sys, _ctypes"
 _TOLD = (
     "import json; files = {getattr(m, a, None) for m in list(sys.modules.values()) for a in ('__file__', '__cached__')}; "
@@ -69,7 +72,14 @@ class Archive:
         self._entry("TRAILER!!!", 0, b"")
 
 
-def write(out: BinaryIO, python: str, links: list[list[str]], modules: Path, first: dict[str, bytes]) -> None:
+def write(
+    out: BinaryIO,
+    python: str,
+    links: list[list[str]],
+    modules: Path,
+    first: dict[str, bytes],
+    wanted: tuple[str, ...] = MODULES["qemu"],
+) -> None:
     """Write the archive.
 
     Args:
@@ -77,6 +87,7 @@ def write(out: BinaryIO, python: str, links: list[list[str]], modules: Path, fir
         links: of the image's plan, [[target, path]]: where the loader looks for libraries.
         modules: directory of the kernel's modules.
         first: files that are run first: path -> content.
+        wanted: modules that are to be loaded, without what they need.
     """
     archive = Archive(out)
     for path in ("dev", "proc", "sys", "root", "image"):
@@ -85,7 +96,7 @@ def write(out: BinaryIO, python: str, links: list[list[str]], modules: Path, fir
         if not path.startswith(("/dev", "/proc")):
             archive.link(path, target)
     names = []
-    for name, content in _modules(modules):
+    for name, content in _modules(modules, wanted):
         names.append(name)
         archive.file(f"/modules/{name}", content)
     archive.file("/modules/order", json.dumps(names).encode())
@@ -126,7 +137,7 @@ def _closure(python: str) -> list[str]:
     return found
 
 
-def _modules(folder: Path) -> list[tuple[str, bytes]]:
+def _modules(folder: Path, wanted: tuple[str, ...]) -> list[tuple[str, bytes]]:
     """The wanted modules and what they need, in the order in which they are loaded."""
     files = {re.sub(r"\.ko(\.xz)?$", "", path.name).replace("-", "_"): path for path in folder.rglob("*.ko*")}
     builtin = folder / "modules.builtin"
@@ -148,6 +159,6 @@ def _modules(folder: Path) -> list[tuple[str, bytes]]:
                 add(needed.replace("-", "_"))
         order[name] = content
 
-    for name in MODULES:
+    for name in wanted:
         add(name)
     return [(f"{name}.ko", content) for name, content in order.items()]

@@ -12,7 +12,7 @@ from typing import Any
 from proctor.core.errors import InfrastructureError
 from proctor.core.image import Image
 from proctor.guest import cgroups
-from proctor.isolation import qemu, sweep, template
+from proctor.isolation import monitors, qemu, sweep, template
 from proctor.isolation.base import AgentProcess
 from proctor.isolation.jail import JailBoundary
 
@@ -26,14 +26,14 @@ class MicrovmBoundary(JailBoundary):
     """Starts agents inside virtual machines, one a slot, each a copy of one that was saved when its agent was ready.
 
     Raises:
-        IsolationUnavailable: there is no QEMU or no kernel here.
+        IsolationUnavailable: there is no QEMU, no Firecracker or no kernel here.
     """
 
     agent_mib = 192
 
     def __init__(self, *, cgroup: bool = True) -> None:
         super().__init__("microvm", cgroup=cgroup)
-        self.qemu = qemu.find()
+        self.qemu = monitors.find()
         self._templates: dict[str, template.Template] = {}
         self._lock = threading.Lock()
 
@@ -44,9 +44,10 @@ class MicrovmBoundary(JailBoundary):
         around = Around(saved.told["memory_mib"], cgroups.create(name) if self.cgroup else [])
         state = os.open(f"/proc/self/fd/{saved.state}", os.O_RDONLY | os.O_CLOEXEC)  # read from its beginning by each
         try:
-            told = {"memory": saved.memory, "state": state, "readable": _readable(self.qemu.path)}
+            told = {"memory": saved.memory, "state": state, "disk": saved.disk, "readable": _readable(self.qemu.path)}
             more = {"machine": saved.told | told, "root": _root(self.qemu), "group": self._group()}
-            agent = self.spawn(image, name, more, (saved.memory, state))
+            fds = (saved.memory, state) if saved.disk < 0 else (saved.memory, state, saved.disk)
+            agent = self.spawn(image, name, more, fds)
         except BaseException:
             around.close()
             sweep.remove_named(name, sweep.NOBODY)

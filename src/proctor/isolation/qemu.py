@@ -22,7 +22,20 @@ _BINARY = "qemu-system-x86_64"
 _FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/libexec", "/opt/qemu/bin")
 _KERNELS = ("vmlinuz-*cloud-amd64", "vmlinuz-*kvm", "vmlinuz-*virtual", "vmlinuz-*")
 _KVM_S = 6.0
-_BOOTED = b"Serial: 8250/16550 driver"  # what the kernel says when most of it is up
+BOOTED = b"Serial: 8250/16550 driver"  # what the kernel says when most of it is up
+
+
+# Moves descriptors to their numbers: high first, so that none is overwritten before it was moved.
+PLACE = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # it dies with this process
+count = int(sys.argv[1])
+high = [os.dup2(int(fd), 100 + at) for at, fd in enumerate(sys.argv[2 : 2 + count])]
+for at, fd in enumerate(high):
+    os.dup2(fd, 3 + at)
+os.closerange(3 + count, 200)
+os.execv(sys.argv[2 + count], sys.argv[2 + count :])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,7 @@ class Qemu:
         modules: directory of its modules.
         release: the kernel's version.
         accelerator: ``kvm``, where a machine booted with it, or ``tcg``.
+        monitor: ``qemu`` or ``firecracker``: which program that is, and how it is spoken to.
     """
 
     path: str
@@ -44,6 +58,7 @@ class Qemu:
     modules: str
     release: str
     accelerator: str
+    monitor: str = "qemu"
 
 
 def find(environ: Mapping[str, str] | None = None) -> Qemu:
@@ -54,33 +69,33 @@ def find(environ: Mapping[str, str] | None = None) -> Qemu:
         InputError: the kernel that the environment names is none.
     """
     environ = os.environ if environ is None else environ
+    path = program(_BINARY, environ, f"install it: {INSTALL}")
+    image, modules, release = kernel(environ)
+    found = version(path, os.stat(path).st_mtime_ns, r"version (\S+)")
+    return Qemu(path, found, image, modules, release, _accelerator(path, image))
+
+
+def program(name: str, environ: Mapping[str, str], remedy: str) -> str:
+    """Where a program that runs machines lies.
+
+    Raises:
+        IsolationUnavailable: nowhere; or this host's CPU is of another kind.
+    """
     if os.uname().machine != "x86_64":
         raise IsolationUnavailable("isolation 'microvm' is for x86-64 only, and this host is " + os.uname().machine)
     search = os.pathsep.join([environ.get("PATH", ""), *_FOLDERS])
-    path = shutil.which(_BINARY, path=search)
+    path = shutil.which(name, path=search)
     if path is None:
         looked = ", ".join(dict.fromkeys(filter(None, search.split(os.pathsep))))
-        raise IsolationUnavailable(
-            f"isolation 'microvm' needs `{_BINARY}`, and there is none in {looked}; install it: {INSTALL}"
-        )
-    kernel, modules, release = _kernel(environ)
-    path = os.path.realpath(path)
-    return Qemu(path, _version(path, os.stat(path).st_mtime_ns), kernel, modules, release, _accelerator(path, kernel))
-
-
-def state() -> str:
-    """Whether the level can be had here, in words: with what, or what to do."""
-    try:
-        found = find()
-    except (IsolationUnavailable, InputError) as exc:
-        return str(exc).removeprefix("isolation 'microvm': ").removeprefix("isolation 'microvm' ")
-    return f"can be had: {found.path} {found.version}, kernel {found.release}, {SPEED[found.accelerator]}"
+        raise IsolationUnavailable(f"isolation 'microvm' needs `{name}`, and there is none in {looked}; {remedy}")
+    return os.path.realpath(path)
 
 
 SPEED = {"kvm": "KVM: full speed", "tcg": "no KVM that works, so TCG: programs run 10 to 30 times slower"}
 
 
-def _kernel(environ: Mapping[str, str]) -> tuple[str, str, str]:
+def kernel(environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """The kernel for machines: its file, the directory of its modules, its version; errors as of ``find``."""
     if named := environ.get(KERNEL, ""):
         release = _release(Path(named))
         if release is None:
@@ -122,13 +137,16 @@ def _modules(kernel: Path, release: str) -> str | None:
 
 
 @cache
-def _version(path: str, stamp: int) -> str:
+def version(path: str, stamp: int, form: str) -> str:
+    """What a program says its version is: the first group of ``form``; ``stamp`` is when the program was changed."""
     del stamp
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=False, cwd="/"
+        ).stdout
     except (OSError, subprocess.SubprocessError) as exc:
         raise IsolationUnavailable(f"isolation 'microvm': {path} does not run: {exc}") from exc
-    found = re.search(r"version (\S+)", said)
+    found = re.search(form, said)
     if found is None:
         raise IsolationUnavailable(f"isolation 'microvm': {path} does not tell its version")
     return found.group(1)
@@ -174,4 +192,4 @@ def _boots(path: str, kernel: str) -> bool:
     finally:
         process.kill()
         process.communicate()
-    return _BOOTED in said
+    return BOOTED in said

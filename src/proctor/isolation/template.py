@@ -23,20 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.errors import IsolationUnavailable
 from proctor.core.image import Image
 from proctor.core.runner import RUNNER
 from proctor.guest import blocks, channels, machine
-from proctor.isolation import erofs, initramfs
-from proctor.isolation.qemu import Qemu, cache_folder
+from proctor.isolation import erofs, firecracker, firsttime, initramfs, saving
+from proctor.isolation.firsttime import BOOT_S, GUEST
+from proctor.isolation.qemu import PLACE, Qemu, cache_folder
 
 MEMORY_MIB = 4096  # of a machine: what it does not use costs nothing
-_GUEST = Path(machine.__file__).parent
 _INSIDE = "/.proctor"
 _MOST_BYTES, _MOST_KEPT = 4 << 30, 8
-_BOOT_S = 240.0
-_MARGIN = 1.5  # programs may be slowed more than the loop that is measured
-_PACE_LEAST, _PACE_MOST = 1.0, 100.0
 _COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check apparmor=0 selinux=0 audit=0 transparent_hugepage=never "
     "random.trust_cpu=on rdinit=/init"
@@ -53,6 +50,7 @@ class Template:
         pace: CPU seconds that it counts for one of this host's.
         memory: sealed memory file with its memory.
         state: the same with the state of its devices.
+        disk: file with its root, where what runs it reads it from a file; else -1.
     """
 
     folder: Path
@@ -60,11 +58,13 @@ class Template:
     pace: float
     memory: int
     state: int
+    disk: int = -1
 
     def close(self) -> None:
         """Let go of the memory files; what was started from them has its own."""
-        os.close(self.memory)
-        os.close(self.state)
+        for fd in (self.memory, self.state, self.disk):
+            if fd >= 0:
+                os.close(fd)
 
 
 def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) -> Template:
@@ -79,8 +79,10 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
     key = _key(image, qemu)
     folder = top / key
     with _locked(top / f"{key}.lock"):
-        if not (folder / "told").is_file():
-            told("a machine is booted for this image, once; that takes some 10 s")
+        if not _whole(folder):
+            copy = ", and its files are copied for Firecracker" if qemu.monitor == "firecracker" else ""
+            told(f"a machine is booted for this image, once; that takes some 10 s{copy}")
+            shutil.rmtree(folder, ignore_errors=True)
             _tidy(top)
             made = Path(tempfile.mkdtemp(prefix="new-", dir=top))
             try:
@@ -90,16 +92,24 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
                 shutil.rmtree(made, ignore_errors=True)
                 raise
         os.utime(folder)
-        return _load(folder, qemu)
+        return _load(folder)
+
+
+def _whole(folder: Path) -> bool:
+    """It is there, and so is the file that it reads its root from, if any."""
+    with contextlib.suppress(OSError):
+        disk = json.loads((folder / "told").read_text()).get("disk")
+        return disk is None or (folder.parent / "disks" / disk).is_file()
+    return False
 
 
 def _key(image: Image, qemu: Qemu) -> str:
-    stamps = [[path.name, path.read_bytes().hex()] for path in sorted(_GUEST.glob("*.py"))]
+    stamps = [[path.name, path.read_bytes().hex()] for path in sorted(GUEST.glob("*.py"))]
     files = [
         [path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)
     ]
     about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files, stamps]
-    about += [MEMORY_MIB, _COMMAND_LINE, os.geteuid(), _cpu()]
+    about += [MEMORY_MIB, _COMMAND_LINE, firecracker.COMMAND_LINE, qemu.monitor, os.geteuid(), _cpu()]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -123,7 +133,7 @@ def _tidy(top: Path) -> None:
     """Remove what was left half made, and the machines that were used longest ago where they are too many."""
     now = time.time()
     for left in top.glob("new-*"):
-        if now - left.stat().st_mtime > 2 * _BOOT_S:
+        if now - left.stat().st_mtime > 2 * BOOT_S:
             shutil.rmtree(left, ignore_errors=True)
     kept = sorted((path for path in top.iterdir() if (path / "told").is_file()), key=lambda path: -path.stat().st_mtime)
     total = 0
@@ -132,19 +142,29 @@ def _tidy(top: Path) -> None:
         if number + 1 >= _MOST_KEPT or total > _MOST_BYTES // 2:  # with room for the one to be made
             shutil.rmtree(path, ignore_errors=True)
             (top / f"{path.name}.lock").unlink(missing_ok=True)
+    named = [json.loads((path / "told").read_text()).get("disk") for path in kept if (path / "told").is_file()]
+    saving.tidy(top / "disks", set(filter(None, named)), 2 * BOOT_S)
 
 
 def _make(folder: Path, image: Image, qemu: Qemu) -> None:
-    size = erofs.save(image.plan, {f"{_INSIDE}/guest": str(_GUEST)}, folder)
+    size = erofs.save(image.plan, {f"{_INSIDE}/guest": str(GUEST)}, folder)
+    other = qemu.monitor == "firecracker"
     first = f"#!{image.python} -S\nimport sys\nsys.argv = ['first', {image.python!r}, '{_INSIDE}/guest/pid1.py']\nsys.path.insert(0, '/first')\nimport first\n"  # fmt: skip
     with open(folder / "first", "wb") as file:
-        content = {"/init": first.encode(), "/first/first.py": (_GUEST / "first.py").read_bytes()}
-        initramfs.write(file, image.python, image.plan["links"], Path(qemu.modules), content)
+        content = {"/init": first.encode(), "/first/first.py": (GUEST / "first.py").read_bytes()}
+        initramfs.write(
+            file, image.python, image.plan["links"], Path(qemu.modules), content, initramfs.MODULES[qemu.monitor]
+        )
     told = {
-        "qemu": qemu.path, "version": qemu.version, "accelerator": qemu.accelerator, "memory_mib": MEMORY_MIB,
-        "command_line": _COMMAND_LINE, "disk_bytes": size, "kernel": qemu.kernel, "release": qemu.release,
+        "monitor": qemu.monitor, qemu.monitor: qemu.path, "version": qemu.version, "accelerator": qemu.accelerator, "memory_mib": MEMORY_MIB,
+        "command_line": firecracker.COMMAND_LINE if other else _COMMAND_LINE, "disk_bytes": size, "kernel": qemu.kernel, "release": qemu.release,
     }  # fmt: skip
-    pace = _boot(folder, told, image)
+    if other:
+        disks = folder.parent / "disks"
+        told["disk"] = saving.disk(folder, size, disks)
+        pace = saving.boot(folder, told, image, disks)
+    else:
+        pace = _boot(folder, told, image)
     (folder / "told").write_text(json.dumps(told | {"pace": pace}))
 
 
@@ -162,7 +182,7 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
         incoming=False,
     )
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _PLACE, str(len(fds)), *map(str, fds), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        [sys.executable, "-I", "-S", "-c", PLACE, str(len(fds)), *map(str, fds), *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, pass_fds=fds, cwd="/", start_new_session=True,
     )  # fmt: skip
     try:
@@ -189,49 +209,20 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
         sockets.disk.close()
 
 
-# Moves descriptors to the numbers that QEMU is told: high first, so that none is overwritten before it was moved.
-_PLACE = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)  # it dies with this process
-count = int(sys.argv[1])
-high = [os.dup2(int(fd), 100 + at) for at, fd in enumerate(sys.argv[2 : 2 + count])]
-for at, fd in enumerate(high):
-    os.dup2(fd, 3 + at)
-os.closerange(3 + count, 200)
-os.execv(sys.argv[2 + count], sys.argv[2 + count :])
-"""
-
-
 def _serve(server: blocks.Server) -> None:
     while server.step():
         pass
 
 
 def _first_time(folder: Path, told: dict[str, Any], image: Image, sockets: machine.Sockets, qemu: int) -> float:
-    said: list[dict[str, Any]] = []
     monitor = machine.Monitor(sockets.monitor)
-    relay = channels.Relay(sockets.port.fileno(), None, inside=False, told=lambda data: said.append(json.loads(data)))
-    _hear(relay, said, "up")
-    pace = 1.0
-    if told["accelerator"] == "tcg":
-        there = min(_measured(relay, said, qemu) for _ in range(4))
-        pace = min(max(_MARGIN * there / _measure(image), _PACE_LEAST), _PACE_MOST)
-    plan = image.plan | {"binds": [[inside, inside] for _, inside in image.plan["binds"]], "covers": {}}
-    features = {"level": "microvm", "accelerator": told["accelerator"], "qemu": told["version"], "kernel": told["release"], "pace": round(pace, 3)}  # fmt: skip
-    config = {
-        "root": plan, "readable": [], "env": image.env, "preload": image.preload, "python": image.python,
-        "pace": pace, "features": features,
-    }  # fmt: skip
-    machine.say(relay, {"do": "start", "config": config})
-    answer = _hear(relay, said, "ready", "failed", "ended")
-    if "ready" not in answer:
-        raise OSError(f"its agent does not come up: {answer}")
+    pace = firsttime.begin(sockets.port.fileno(), told, image, qemu)
     state = os.open(folder / "state", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         monitor.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
         monitor.ask("getfd", (state,), fdname="state")
         monitor.ask("migrate", uri="fd:state")
-        deadline = time.monotonic() + _BOOT_S
+        deadline = time.monotonic() + BOOT_S
         while (status := monitor.ask("query-migrate").get("status")) != "completed":
             if status in ("failed", "cancelled") or time.monotonic() > deadline:
                 raise OSError(f"its state cannot be saved: {status}")
@@ -243,44 +234,13 @@ def _first_time(folder: Path, told: dict[str, Any], image: Image, sockets: machi
     return pace
 
 
-def _hear(relay: channels.Relay, said: list[dict[str, Any]], *names: str) -> dict[str, Any]:
-    """The next that pid 1 says, which has one of these names."""
-    deadline = time.monotonic() + _BOOT_S
-    while time.monotonic() < deadline:
-        while said:
-            words = said.pop(0)
-            if any(name in words for name in names):
-                return words
-            raise OSError(f"it said {words} where {names[0]} was due")
-        relay.turn(1000)
-    raise TimeoutError(f"it did not say {names[0]!r} in {_BOOT_S:.0f} s")
-
-
-def _measured(relay: channels.Relay, said: list[dict[str, Any]], qemu: int) -> int:
-    """CPU nanoseconds of the loop in the machine: by its own clock, but no more than the host has given it meanwhile."""
-    before = machine.cpu_ns(qemu)
-    machine.say(relay, {"do": "measure"})
-    there = int(_hear(relay, said, "measured")["measured"])
-    return min(there, machine.cpu_ns(qemu) - before)
-
-
-def _measure(image: Image) -> int:
-    """CPU nanoseconds of the loop that pid 1 runs, by the same interpreter on this host; least of many."""
-    lines = (_GUEST / "pid1.py").read_text().partition("def measure() -> int:")[2].partition("def reseed")[0]
-    loops = next(row for row in (_GUEST / "pid1.py").read_text().splitlines() if row.startswith("_LOOP = "))
-    code = f"import time\n{loops}\ndef measure() -> int:{lines}\nprint(min(measure() for _ in range(20)))"
-    try:
-        done = subprocess.run([image.python, "-I", "-S", "-c", code], capture_output=True, timeout=120, check=True)
-        return int(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        raise InfrastructureError(f"the interpreter {image.python} does not start: {exc}") from exc
-
-
-def _load(folder: Path, qemu: Qemu) -> Template:
+def _load(folder: Path) -> Template:
     told = json.loads((folder / "told").read_text())
-    return Template(
-        folder, told | {"folder": str(folder)}, told["pace"], _sealed(folder / "memory"), _sealed(folder / "state")
-    )
+    disk = -1
+    if "disk" in told:
+        disk = os.open(folder.parent / "disks" / told["disk"], os.O_RDONLY | os.O_CLOEXEC)
+    memory, state = _sealed(folder / "memory"), _sealed(folder / "state")
+    return Template(folder, told | {"folder": str(folder)}, told["pace"], memory, state, disk)
 
 
 def _sealed(path: Path) -> int:

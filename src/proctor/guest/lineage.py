@@ -1,0 +1,48 @@
+"""What sealed tests are told of a program's class by ``isinstance`` and ``issubclass`` with a library's: what it is made from."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from .likedata import MADE_FROM
+from .standins import Standin, StandinType
+
+ISINSTANCE, ISSUBCLASS = "__isinstance__", "__issubclass__"
+_isinstance, _issubclass = isinstance, issubclass
+
+
+def is_instance(value: Any, kinds: Any) -> bool:
+    """As Python has it; an object of the program's is one of what its class is made from."""
+    return _isinstance(value, kinds) or (_isinstance(value, Standin) and derives(type(value), kinds))
+
+
+def is_subclass(kind: Any, kinds: Any) -> bool:
+    """As Python has it; a class of the program's is made from what it was there."""
+    return _issubclass(kind, kinds) or (_isinstance(kind, StandinType) and derives(kind, kinds))
+
+
+def derives(kind: Any, kinds: Any) -> bool:
+    """A class made here stands for one that is made from one of these."""
+    if _isinstance(kinds, tuple):
+        return any(derives(kind, one) for one in kinds)
+    if _isinstance(kinds, types.UnionType):
+        return any(derives(kind, one) for one in kinds.__args__)
+    if not _isinstance(kinds, type) or _isinstance(kinds, StandinType) or kinds is object:
+        return False
+    for base in type.mro(kind):
+        has = type.__dict__["__dict__"].__get__(base)
+        if any(
+            real is not None and _issubclass(real, kinds)
+            for real in (_loaded(has.get("__library__")), has.get(MADE_FROM))
+        ):
+            return True
+    return False
+
+
+def _loaded(library: Any) -> Any:
+    """The class of that name, where the tests have loaded its module: no name of the program's is imported."""
+    module, _, name = library.partition(":") if type(library) is str else ("", "", "")
+    found = vars(sys.modules[module]).get(name) if type(sys.modules.get(module)) is types.ModuleType else None
+    return found if _isinstance(found, type) and not _isinstance(found, StandinType) else None
