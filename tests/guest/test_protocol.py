@@ -457,7 +457,7 @@ def test_a_report_needs_its_last_word() -> None:
         assert protocol.parse_test_report(stream, "secret") is None
 
 
-@pytest.mark.parametrize("claims", [[True, False], [False, True], [1], ["yes"], [None], [[True]]])
+@pytest.mark.parametrize("claims", [[True, False], [False, True], [1], ["yes"], [None, False], [[True]]])
 def test_a_test_that_failed_once_or_oddly_has_failed(claims: list[Any]) -> None:
     stream = b"".join(protocol.record(("test", "test_a", claim, "")) for claim in claims) + protocol.record(
         ("finished", "n")
