@@ -81,6 +81,8 @@ def test_hosts_import_only_the_protocol_of_the_guest(path: Path) -> None:
         allowed = allowed or (name_of(path), name) in (
             ("proctor.isolation.lobby", "proctor.guest.cgroups"),
             ("proctor.isolation.gvisor", "proctor.guest.cgroups"),
+            ("proctor.isolation.enclosed", "proctor.guest.cgroups"),
+            ("proctor.isolation.enclosed", "proctor.guest.bundle"),
             ("proctor.isolation.runsc", "proctor.guest.bundle"),
             ("proctor.isolation.microvm", "proctor.guest.cgroups"),
             ("proctor.isolation.erofs", "proctor.guest.blocks"),

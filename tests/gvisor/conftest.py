@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "engine"))
+sys.path.append(str(Path(__file__).parent.parent / "sandboxes"))
 
+from box_help import Boxes
 from engine_help import gone, leavings
 
 from proctor.core.errors import IsolationUnavailable
@@ -23,6 +25,16 @@ def build() -> runsc.Runsc:
         return runsc.find()
     except IsolationUnavailable as exc:
         pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="session")
+def rooms(build: runsc.Runsc) -> runsc.Runsc:
+    """The same where this host has what sandboxes need as well: namespaces."""
+    try:
+        Boxes(spare=0).close()
+    except IsolationUnavailable as exc:
+        pytest.skip(f"this host gives no sandboxes: {exc}")
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ SMALL: dict[str, Any] = {"memory_mib": 128, "disk_mib": 32}
 class Boxes:
     """An engine and its loop; ``run`` waits for one of its coroutines."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, isolation: str = "auto", **options: Any) -> None:
+        self.isolation = isolation
         self.loop = asyncio.new_event_loop()
         self.engine = self.run(self._make(options))
 
@@ -31,7 +32,7 @@ class Boxes:
         return self.loop.run_until_complete(work)
 
     def new(self, **fields: Any) -> Sandbox:
-        return self.run(self.engine.create(SandboxSpec(**{**SMALL, **fields})))
+        return self.run(self.engine.create(SandboxSpec(**{**SMALL, "isolation": self.isolation, **fields})))
 
     def sh(self, box: Sandbox, text: str, **options: Any) -> CommandOutcome:
         """A shell's command."""

@@ -13,6 +13,7 @@ from proctor.client.choice import choose
 from proctor.client.door import AsyncDoor, Note, Pending
 from proctor.client.errors import ConflictError, NotFoundError, RuntimeError, invalid
 from proctor.client.far import deleting, making
+from proctor.client.fields import isolation as checked_isolation
 from proctor.client.fields import labels as checked_labels
 from proctor.client.fields import name as checked_name
 from proctor.client.fields import renamed, sandbox_spec, seconds, spellings, text, whole
@@ -61,6 +62,7 @@ class AsyncSandboxes:
             env: variables of all of its commands.
             gpu, gpu_model: GPUs that are its own, and the model, or models of which any will do.
             max_cost_micros: millionths of a dollar after which it is stopped.
+            isolation: the wall around it: ``jail``, ``gvisor``, or ``auto``; the runtime's unless given.
             wait_for_capacity: seconds to wait for room; the runtime's unless given; 0 not at all.
             on_capacity_wait: called with the error and the seconds that are left, whenever its place in the queue changes.
             idempotency_key: the same key gives the same sandbox for 24 hours.
@@ -80,10 +82,10 @@ class AsyncSandboxes:
     async def _create(self, what: str, name: str | None, fields: dict[str, Any]) -> AsyncSandbox:
         now = {key: value for key, value in fields.items() if _own(key)}
         given = renamed(now, _NOW, what)
-        spec = sandbox_spec(
-            {**{key: value for key, value in fields.items() if key not in now}, **({"name": name} if name else {})},
-            what,
-        )
+        of_sandbox = {key: value for key, value in fields.items() if key not in now}
+        if of_sandbox.get("isolation") is None:
+            of_sandbox["isolation"] = self._runtime.isolation
+        spec = sandbox_spec({**of_sandbox, **({"name": name} if name else {})}, what)
         if name is not None:
             checked_name("name", name)
         key = given.get("idempotency_key")
@@ -228,6 +230,8 @@ class AsyncRuntime:
         wait_for_capacity: seconds that a create waits for room.
         on_queued: called with the number of creates before one that waits, whenever that changes.
         backend: who holds the sandboxes, in place of all that.
+        isolation: the wall around its sandboxes: ``jail``, ``gvisor``, or ``auto``, which is the jail; unless given what
+            PROCTOR_ISOLATION says. A named one is never stepped down from.
 
     Runtimes of one process share its sandboxes: they are found by id and label from each, and outlive a Runtime.
     They end with their lease, or with the process.
@@ -237,8 +241,9 @@ class AsyncRuntime:
     def __init__(
         self, api_key: str | None = None, base_url: str | None = None, *, timeout: float = 300, max_retries: int = 4,
         max_connections: int = 48, wait_for_capacity: float = 120, on_queued: Callable[[int], object] | None = None,
-        backend: Backend | None = None,
+        backend: Backend | None = None, isolation: str | None = None,
     ) -> None:  # fmt: skip
+        self.isolation = checked_isolation(isolation)
         self.wait_for_capacity = seconds("wait_for_capacity", wait_for_capacity, most=_FOREVER_S)
         self.timeout = seconds("timeout", timeout, least=0.001)
         whole("max_retries", max_retries, least=0, most=100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.core.errors import InfrastructureError, InputError, ProctorError
+from proctor.core.errors import InfrastructureError, InputError, IsolationUnavailable, ProctorError
 from proctor.core.sandbox import SandboxError
 
 
@@ -65,6 +65,10 @@ class ServiceUnavailableError(RuntimeError, InfrastructureError):
     """500 and above: the host failed, or cannot do it."""
 
 
+class IsolationUnavailableError(ServiceUnavailableError, IsolationUnavailable):
+    """503 ``isolation_unavailable``: this host does not have the isolation that was asked for."""
+
+
 class ConnectionError(RuntimeError, InfrastructureError):
     """No answer came: the backend is closed or out of reach."""
 
@@ -114,6 +118,8 @@ def translated(exc: BaseException) -> BaseException:
         kind = ServiceUnavailableError if failed else _BY_STATUS.get(exc.status, RuntimeError)
         retryable = exc.code in ("no_capacity", "quota_exceeded")
         return kind(str(exc), code=exc.code, status=exc.status, hint=exc.hint, retryable=retryable)
+    if isinstance(exc, IsolationUnavailable) and not isinstance(exc, RuntimeError):
+        return IsolationUnavailableError(str(exc), code="isolation_unavailable", status=503)
     if isinstance(exc, InfrastructureError) and not isinstance(exc, RuntimeError):
         return ServiceUnavailableError(str(exc), code="infrastructure_error", status=503, retryable=True)
     return exc

@@ -6,22 +6,26 @@ import difflib
 import functools
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from proctor.client.errors import invalid, unsupported
 from proctor.core.sandbox import LONG_S, OUTPUT_KEPT, OUTPUT_KEPT_LONG, CommandSpec, NetworkRules, SandboxSpec
+from proctor.isolation.base import LEVELS
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+VARIABLE = "PROCTOR_ISOLATION"
 NEVER_S = 10 * 365 * 86400.0  # seconds of the longest lease: as good as none
 MOST_MIB = 1 << 24
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _CREATE = (
     "name", "labels", "vcpu", "memory_mib", "disk_mib", "timeout_seconds", "idle_pause_seconds", "on_lease_end",
     "max_cost_micros", "network", "image", "snapshot", "snapshot_id", "env", "secrets", "gpu", "gpu_model",
+    "isolation",
 )  # fmt: skip
 
 
@@ -210,6 +214,8 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
         spec["max_cost_micros"] = whole("max_cost_micros", given["max_cost_micros"], least=1, most=1 << 60)
     if "gpu" in given:
         spec["gpu"] = whole("gpu", given["gpu"], least=0, most=64)
+    if "isolation" in given:
+        spec["isolation"] = isolation(given["isolation"])
     if "gpu_model" in given:
         spec["gpu_models"] = models(given["gpu_model"])
         if not spec.setdefault("gpu", 1):
@@ -221,6 +227,17 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
     if snapshot is not None:
         spec["snapshot"] = text("snapshot", snapshot)
     return SandboxSpec(**spec)
+
+
+def isolation(value: object) -> str:
+    """A level of isolation; None for what the environment says, or ``auto``."""
+    field = "isolation"
+    if value is None:
+        value = os.environ.get(VARIABLE) or "auto"
+        field = VARIABLE if value != "auto" else field
+    if value not in LEVELS:
+        raise invalid(field, value, f"give {', '.join(LEVELS)}")
+    return str(value)
 
 
 def models(value: object) -> tuple[str, ...]:

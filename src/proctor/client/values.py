@@ -139,7 +139,7 @@ def sandbox_record(info: SandboxInfo) -> Record:
     spec = info.spec
     return Record(
         id=info.id, state=info.state.value, name=spec.name, labels=dict(spec.labels), vcpu=spec.vcpu,
-        memoryMiB=spec.memory_mib, diskMiB=spec.disk_mib, timeoutSeconds=spec.timeout_seconds,
+        isolation="jail" if spec.isolation == "auto" else spec.isolation, memoryMiB=spec.memory_mib, diskMiB=spec.disk_mib, timeoutSeconds=spec.timeout_seconds,
         onLeaseEnd=spec.on_lease_end, maxCostMicros=spec.max_cost_micros, image=spec.image, snapshot=spec.snapshot,
         network=Record(internet=spec.network.internet, allow=list(spec.network.allow), deny=list(spec.network.deny)),
         createdAt=_moment(info.created_at), expiresAt=_moment(info.expires_at), stoppedAt=_moment(info.stopped_at),

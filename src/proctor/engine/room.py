@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from proctor.core.errors import FrameError, InfrastructureError
 from proctor.core.sandbox import CommandOutcome, SandboxError
 from proctor.engine.stream import Stream
 from proctor.guest import protocol
+from proctor.network.doors import Door, Names
 
 ANSWER_S = 60.0  # a request is answered in milliseconds; a loaded host may take a thousand times that
 _READY_S = 60.0
@@ -109,6 +110,8 @@ class Room:
         self.commands: dict[int, Running] = {}
         self._reader: asyncio.Task[None] | None = None
         self.on_broken: Callable[[BaseException], None] | None = None
+        self.doors = False  # it hands over no sockets that listen, but knocks for each connection
+        self.why: Callable[[], str] = lambda: ""  # what more is known of its end
 
     async def ready(self) -> None:
         """Wait until it can be opened.
@@ -140,7 +143,7 @@ class Room:
                 most = max([_ANSWER, *(2 * command.keep for command in self.commands.values() if command.keep)])
                 self._take(*await self._frame(most))
         except (EOFError, OSError):
-            self.fail(InfrastructureError("the sandbox ended"))
+            self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))
         except (ValueError, KeyError, TypeError, FrameError) as exc:
             self.fail(FrameError(f"the sandbox sent nonsense: {exc}"))
 
@@ -193,8 +196,8 @@ class Room:
         """
         return await self.answer(await self.ask(name, body, **header))
 
-    async def ask(self, name: str, body: bytes = b"", *, give: socket.socket | None = None, **header: Any) -> Asked:
-        """Send a request, with a socket that the room gets; its answer is waited for with ``answer``."""
+    async def ask(self, name: str, body: bytes = b"", *, give: Sequence[socket.socket] = (), **header: Any) -> Asked:
+        """Send a request, with sockets that the room gets; its answer is waited for with ``answer``."""
         if self.broken is not None:
             raise stopped(self.broken)
         self._next += 1
@@ -203,9 +206,9 @@ class Room:
         self._asked[number] = asked.come
         try:
             frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
-            await self.stream.send_whole(frame, [give.fileno()] if give else None)
+            await self.stream.send_whole(frame, [sock.fileno() for sock in give])
         except OSError as exc:
-            self.fail(InfrastructureError("the sandbox ended"))
+            self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))
             raise stopped(exc) from exc
         return asked
 
@@ -223,12 +226,14 @@ class Room:
             raise SandboxError(_words(answer.get("message")), code=code, status=status)
         return answer, content
 
-    async def listen(self) -> dict[str, socket.socket]:
+    async def listen(self) -> Mapping[str, socket.socket | Door | Names]:
         """Sockets that listen inside the sandbox, by the names in ``LISTENERS``; whoever takes them closes them."""
+        if self.doors:
+            return await self._knocked()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             with theirs:
-                await self.answer(await self.ask("listen", give=theirs))
+                await self.answer(await self.ask("listen", give=[theirs]))
             ours.setblocking(False)
             _, fds, _, _ = socket.recv_fds(ours, 1, len(LISTENERS), socket.MSG_CMSG_CLOEXEC)
         found = [socket.socket(fileno=fd) for fd in fds]
@@ -237,6 +242,31 @@ class Room:
                 sock.close()
             raise SandboxError("the sandbox did not hand over its sockets", code="no_network", status=500)
         return dict(zip(LISTENERS, found, strict=True))
+
+    async def _knocked(self) -> Mapping[str, Door | Names]:
+        """What stands for such sockets where the sandbox can hand over none."""
+        found: dict[str, Door | Names] = {}
+        theirs: list[socket.socket] = []
+        try:
+            for name in LISTENERS:
+                kind = socket.SOCK_DGRAM if name == "dns" else socket.SOCK_STREAM
+                ours, other = socket.socketpair(socket.AF_UNIX, kind)
+                theirs.append(other)
+                found[name] = Names(ours) if name == "dns" else Door(ours)
+            await self.answer(await self.ask("listen", give=theirs))
+        except BaseException:
+            for door in found.values():
+                door.close()
+            raise
+        finally:
+            for sock in theirs:
+                sock.close()
+        return found
+
+    async def unlisten(self) -> None:
+        """Nothing listens inside any more: to be called once what ``listen`` gave is closed."""
+        if self.doors and self.broken is None:
+            await self.request("unlisten")
 
     async def start(
         self, header: dict[str, Any], body: bytes, on_output: OnOutput | None, asked: Callable[[Running], None]

@@ -105,6 +105,11 @@ class Rooms:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def forget(self) -> None:
+        """In a forked child: they are the parent's."""
+        if self.lobby:
+            self.lobby.forget()
+
     async def close(self) -> None:
         """End everything and wait until nothing is left."""
         self.closed = True
@@ -161,8 +166,7 @@ class Pools:
         """In a forked child: they are the parent's."""
         for rooms in (self.plain, *self._named.values()):
             rooms.closed = True
-            if rooms.lobby:
-                rooms.lobby.forget()
+            rooms.forget()
 
     async def close(self) -> None:
         """End all of them."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,7 @@ class Roots:
 
     ground: Ground
     store: Store | None = None
+    let_go: Callable[[str], None] = field(default=lambda digest: None)  # told when nobody lies on a root any more
     _default: Rootfs | None = field(default=None, init=False)
     _lease: Lease | None = field(default=None, init=False)
     _held: dict[str, Root] = field(default_factory=dict, init=False)  # by the id of their record
@@ -106,6 +107,10 @@ class Roots:
         root.users += 1
         return root
 
+    def is_default(self, root: Rootfs) -> bool:
+        """It is what sandboxes lie on that name neither image nor snapshot."""
+        return root is self._default or root.record is None
+
     def release(self, root: Root) -> None:
         """A sandbox does not lie on it any more."""
         root.users -= 1
@@ -117,6 +122,7 @@ class Roots:
             return
         if root.rootfs.record is not None and self._held.get(root.rootfs.record.id) is root:
             del self._held[root.rootfs.record.id]
+        self.let_go(root.rootfs.digest)
         root.let_go()
 
     @staticmethod
@@ -130,14 +136,16 @@ class Roots:
     def floor(self, spec: SandboxSpec, root: Rootfs, files: Mapping[str, str], binds: list[str]) -> dict[str, Any]:
         """The plan for ``guest/floor.py``."""
         return {
-            **self.ground.floor,
+            **self.base(root),
             "binds": [*self.ground.floor["binds"], *binds],
-            "host": root.host,
-            "layers": [path.name for path in root.layers],
             "files": dict(files),
             "size": spec.disk_mib << 20,
             "inodes": INODES,
         }
+
+    def base(self, root: Rootfs) -> dict[str, Any]:
+        """What of that plan is the same for all sandboxes on ``root``."""
+        return {**self.ground.floor, "host": root.host, "layers": [path.name for path in root.layers]}
 
     def env(self, root: Rootfs) -> dict[str, str]:
         """Environment of the commands of a sandbox on ``root``."""
@@ -156,7 +164,7 @@ class Roots:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             try:
-                answer_of = await room.ask("snapshot", give=theirs, most=(spec.disk_mib << 20) + (1 << 20))
+                answer_of = await room.ask("snapshot", give=[theirs], most=(spec.disk_mib << 20) + (1 << 20))
             finally:
                 theirs.close()
             sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))

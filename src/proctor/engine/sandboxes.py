@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from proctor.core.errors import InfrastructureError
+from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import (
     NetworkRules,
     SandboxError,
@@ -25,10 +25,12 @@ from proctor.core.sandbox import (
     StopReason,
 )
 from proctor.engine import capacity
+from proctor.engine.enclosed import Enclosures
 from proctor.engine.gpus import Pool, environment
+from proctor.engine.lobby import Lobby
 from proctor.engine.outside import Outside, check
 from proctor.engine.queue import Queue
-from proctor.engine.rooms import ATTEMPTS, Pools
+from proctor.engine.rooms import ATTEMPTS, Pools, Rooms
 from proctor.engine.roots import Roots
 from proctor.engine.sandbox import Sandbox
 from proctor.engine.spending import Spending
@@ -39,12 +41,12 @@ from proctor.images.store import Store
 from proctor.isolation.gpus import Gpus, find
 from proctor.meter.ledger import Ledger
 
+WALLS = ("auto", "jail", "gvisor")  # isolation levels of sandboxes; auto is the jail
 SPARE = 2  # rooms made ahead: one more than a caller uses in the time that it takes to make one
 OWN_MIB = 16  # a room's own processes, beside the sandbox's bound: 4.1 MiB measured, and page tables
+OWN_ENCLOSED_MIB = 112  # a container's: 80 measured
 MOST = 100
 _KEPT = 10_000  # records of sandboxes that have ended
-_INODES = 200_000
-_PROCESSES = 256  # a hundred sandboxes of them fit in the 32,768 numbers of a host
 
 
 class Sandboxes(Use):
@@ -70,6 +72,8 @@ class Sandboxes(Use):
         self.queue = Queue(most, memory_mib or int(0.8 * capacity.free_mib()), self.gpus)
         self.pools = Pools(store.layers if store else None, self.ground, min(spare, most))
         self.rooms = self.pools.plain
+        self.enclosures = Enclosures(store.layers if store else None, self.ground, min(spare, most))
+        self.roots.let_go = self.enclosures.drop
         self.spending = Spending(ledger, lambda box: self._end_soon(box, StopReason.COST))
         self._all: OrderedDict[str, Sandbox] = OrderedDict()
         self._names: dict[str, str] = {}
@@ -96,7 +100,7 @@ class Sandboxes(Use):
         self.rooms.closed = True
         self.queue.close()
         await asyncio.gather(*(self.stop(box.id, StopReason.CLOSED) for box in self._running()))
-        await self.pools.close()
+        await asyncio.gather(self.pools.close(), self.enclosures.close())
         if self._account:
             self._account.cancel()
         self.roots.close()
@@ -104,6 +108,7 @@ class Sandboxes(Use):
     def forget(self) -> None:
         """In a forked child: the sandboxes are the parent's; let go of what keeps them alive."""
         self.pools.forget()
+        self.enclosures.forget()
         self.gpus.forget()
         for box in self._running():
             if box.gate is not None:
@@ -125,6 +130,7 @@ class Sandboxes(Use):
 
         Raises:
             SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu`` (400).
+            IsolationUnavailable: this host does not have the isolation that it names.
             InfrastructureError: this host failed.
         """
         if spec.name is not None and spec.name in self._names:
@@ -135,11 +141,15 @@ class Sandboxes(Use):
         seat = root = None
         try:
             check(spec.network)
-            self.gpus.check(spec, str(self.features.get("level", "jail")))
+            if spec.isolation not in WALLS:
+                raise IsolationUnavailable(
+                    f"isolation {spec.isolation!r} is not there for sandboxes; they are behind {' or '.join(WALLS[1:])}"
+                )
+            enclosed = spec.isolation == "gvisor"
+            self.gpus.check(spec, "gvisor" if enclosed else str(self.features.get("level", "jail")))
             root = await self.roots.take(spec)
-            seat = await self.queue.seat(
-                spec.bound_mib + OWN_MIB, wait_s, on_wait, gpus=spec.gpu, models=spec.gpu_models
-            )
+            bound = spec.bound_mib + (OWN_ENCLOSED_MIB if enclosed else OWN_MIB)
+            seat = await self.queue.seat(bound, wait_s, on_wait, gpus=spec.gpu, models=spec.gpu_models)
             box = Sandbox(spec, seat, self.spending.prices)
             box.root = root
             await self.spending.begin(box)
@@ -164,16 +174,22 @@ class Sandboxes(Use):
         return box
 
     async def _open(self, box: Sandbox) -> None:
+        root = box.root.rootfs if box.root else Rootfs()
+        rooms: Rooms = self.pools.of(root) if box.spec.isolation != "gvisor" else await self._enclosure(root)
+        rooms.used += 1
+        try:
+            await self._open_in(box, rooms)
+        except BaseException:
+            rooms.used -= 1
+            raise
+
+    async def _open_in(self, box: Sandbox, rooms: Rooms) -> None:
         fault: BaseException | None = None
-        rooms = self.pools.of(box.root.rootfs if box.root else Rootfs())
         for _ in range(ATTEMPTS):
             lobby, room = await rooms.take()
-            group = lobby.groups[room.number]
-            group.meter.set_memory(group.meter.usage() + (box.spec.bound_mib << 20))
-            group.meter.set_pids(_PROCESSES + 2)
-            group.meter.set_cpu(box.spec.vcpu)
+            lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
             try:
-                await room.request("open", **self.plan(box, lobby.link.features))
+                await room.request("open", **self.plan(box, lobby))
                 if box.spec.network.internet:
                     box.gate = await self.outside.open(room, box.spec.network, box.attempted)
             except SandboxError as exc:
@@ -186,13 +202,16 @@ class Sandboxes(Use):
             finally:
                 rooms.fill()
             box.room, box.lobby, box.pool = room, lobby, rooms
-            rooms.used += 1
             room.on_broken = lambda _: self._end_soon(box, StopReason.FAULT)
             return
         raise InfrastructureError(f"a sandbox cannot be opened: {fault}") from fault
 
-    def plan(self, box: Sandbox, features: Mapping[str, Any]) -> dict[str, Any]:
-        """The request that makes a room this sandbox."""
+    async def _enclosure(self, root: Rootfs) -> Rooms:
+        return await self.enclosures.of(root, self.roots.base(root), default=self.roots.is_default(root))
+
+    def plan(self, box: Sandbox, lobby: Lobby) -> dict[str, Any]:
+        """The request that makes a room of ``lobby`` this sandbox."""
+        features = lobby.link.features
         spec, root, gpus = box.spec, box.root.rootfs if box.root else Rootfs(), box.seat.devices
         rules = spec.network
         env = self.roots.env(root)
@@ -203,7 +222,7 @@ class Sandboxes(Use):
             },
             "base_env": env, "env": environment(env, spec.env, gpus), "hostname": "sandbox",
             "workdir": root.workdir or "/workspace",
-            "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": _PROCESSES,
+            "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": lobby.boundary.processes,
             "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
             "watched": self.ground.watched, "bounded": bool(features.get("pids")),
         }  # fmt: skip
@@ -357,6 +376,7 @@ class Sandboxes(Use):
             if not rules.internet:
                 if box.gate is not None:
                     await box.gate.close()
+                    await room.unlisten()
                 box.gate = None
             elif box.gate is not None:
                 await box.gate.set(rules)

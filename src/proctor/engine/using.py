@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
-from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError
+from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError, State, StopReason
 from proctor.engine.outside import Outside
 from proctor.engine.room import OnOutput, Running
 from proctor.engine.rooms import Rooms
@@ -16,7 +16,7 @@ from proctor.engine.sandbox import Sandbox
 from proctor.images.sandbox import Ground
 
 LATE_S = 2.0  # that a room may be late with the end of a command
-_UNBOUND, _TRIES = 1024.0, 100
+_UNBOUND, _TRIES, _MORE_TRIES = 1024.0, 100, 150
 
 
 class Use(ABC):
@@ -25,6 +25,10 @@ class Use(ABC):
     outside: Outside
     ground: Ground
     rooms: Rooms
+
+    @abstractmethod
+    def _end_soon(self, box: Sandbox, reason: StopReason) -> None:
+        """End it beside the rest."""
 
     @abstractmethod
     def get(self, sandbox_id: str) -> Sandbox:
@@ -60,14 +64,25 @@ class Use(ABC):
         """
         if group := box.group:
             group.meter.set_cpu(_UNBOUND)
+            told_apart = True
             for _ in range(_TRIES):
                 if running.done.done():
                     break
-                group.kill_all_but_init()
+                told_apart = group.kill_all_but_init()
                 await asyncio.sleep(0.02)
             group.meter.set_cpu(box.spec.vcpu)
+            if not told_apart and not running.done.done():  # else what is over its time would run on
+                self.rooms.later(self._hopeless(box, running))
         if not running.done.done():
             running.done.set_result(CommandOutcome(exit_code=None, timed_out=True, process_id=str(running.number)))
+
+    async def _hopeless(self, box: Sandbox, running: Running) -> None:
+        """End a sandbox whose pid 1 has not come to end a command."""
+        for _ in range(_MORE_TRIES):
+            if box.state is not State.RUNNING or box.room is None or running.number not in box.room.commands:
+                return
+            await asyncio.sleep(0.2)
+        self._end_soon(box, StopReason.FAULT)
 
     async def run_command(
         self, sandbox_id: str, spec: CommandSpec, on_output: OnOutput | None = None

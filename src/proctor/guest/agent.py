@@ -80,7 +80,11 @@ def main(folder: str) -> zygote.Script:
                 )
                 continue
             sockets: machine.Sockets | firecracker.Ends | None = None
-            if level == "gvisor":
+            if level == "gvisor" and config["lobby"]:
+                from . import container
+
+                pid, reason = container.launch(config, group, folder, host)
+            elif level == "gvisor":
                 from . import bundle
 
                 pid, reason = bundle.launch(config, group)
@@ -228,8 +232,8 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
         linux.unshare(linux.NEWUSER | linux.NEWNS)
         for name, text in (
             ("setgroups", "deny"),
-            ("uid_map", f"{CASE_UID} {uid} 1"),
-            ("gid_map", f"{CASE_UID} {gid} 1"),
+            ("uid_map", f"{config.get('known_as', CASE_UID)} {uid} 1"),
+            ("gid_map", f"{config.get('known_as', CASE_UID)} {gid} 1"),
         ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
@@ -253,7 +257,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
             os._exit(_FAILED)  # the supervisor was gone before the kernel knew to tell
         os.close(go)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    alone = os.geteuid() not in (0,)
+    alone = os.geteuid() != 0 or bool(config.get("alone"))
     if sentry:
         proc = True
         os.chdir("/workspace")
@@ -303,7 +307,10 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")
     slot = Slot(
         control=stream.high(config["control"]), group=group, namespaces=inside, box=config["box"], uid=uid,
-        seccomp=seccomp.build(network=inside, hide_attributes=not inside, memory_files=group.memory), landlock_abi=landlock.abi(),
+        landlock_abi=landlock.abi(),
+        seccomp=seccomp.build(
+            network=inside, hide_attributes=not inside, memory_files=group.memory, spare_init=sentry and config["lobby"]
+        ),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features, sentry=sentry,
         unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),

@@ -29,12 +29,13 @@ from typing import Any
 from . import cgroups, linux, root, stream
 
 PROBE = "a-container-that-works"
+GUEST = "/.guest"  # where the walls around a container show this directory
 TOLD = "/.proctor"  # the guest's modules and its settings, covered before any program
 # What pid 1 does: mounts, identities, killing. A case has none of them.
 _CAPABILITIES = "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SYS_ADMIN SYS_RESOURCE SYS_NICE".split()
 _READ_ONLY = ["rbind", "ro", "nosuid", "nodev"]
 _FILES = 65_536
-_INSIDE = ("env", "preload", "meters", "runsc")  # of the settings, what the zygote needs
+_INSIDE = ("env", "preload", "meters", "runsc", "lobby", "over", "alone")  # of the settings, what the zygote needs
 _OWN = ("/dev", "/proc", "/sys")  # gVisor makes these
 
 
@@ -73,12 +74,14 @@ def command(runsc: dict[str, Any], box: str, name: str) -> list[str]:
     return [runsc["path"], *runsc["flags"], "--root", f"{box}/state", "run", "--bundle", box, name]
 
 
-def write(box: str, config: dict[str, Any]) -> None:
+def write(box: str, config: dict[str, Any], *, guest: str | None = None, capabilities: tuple[str, ...] = ()) -> None:
     """Make the directory of a slot: the bundle's ``config.json``, the root's skeleton, what covers directories.
 
     Args:
         box: the directory, made here.
         config: ``root`` as for ``root.build``, ``env``, and what the zygote is told.
+        guest: where this directory is to be seen from here, if not at its own place.
+        capabilities: of pid 1 beyond the usual.
     """
     plan, top = config["root"], f"{box}/rootfs"
     os.mkdir(box, 0o711)
@@ -86,8 +89,8 @@ def write(box: str, config: dict[str, Any]) -> None:
         os.makedirs(f"{top}/{path.lstrip('/')}", exist_ok=True)
     root.furnish(top, plan | {"links": [row for row in plan["links"] if not row[1].startswith(_OWN)]})
     with open(f"{top}{TOLD}/settings", "w") as file:
-        json.dump({"inside": True, **{name: config[name] for name in _INSIDE}}, file)
-    binds = [*plan["binds"], [os.path.dirname(os.path.abspath(__file__)), f"{TOLD}/guest"]]
+        json.dump({"inside": True, **{name: config.get(name) for name in _INSIDE}}, file)
+    binds = [*plan["binds"], [guest or os.path.dirname(os.path.abspath(__file__)), f"{TOLD}/guest"]]
     mounts = [{"destination": "/proc", "type": "proc", "source": "proc"}]
     for source, inside in binds:
         root.point(top + inside, os.path.isdir(source))
@@ -98,7 +101,8 @@ def write(box: str, config: dict[str, Any]) -> None:
         for source, name in entries:
             root.point(f"{box}/covers/{number}/{name}", stat.S_ISDIR(os.stat(source).st_mode))
             mounts.append(_bind(source, f"{folder}/{name}"))
-    _configure(box, [sys.executable, "-S", "main.py", f"{TOLD}/settings"], f"{TOLD}/guest", config["env"], mounts)
+    command = [sys.executable, "-S", "main.py", f"{TOLD}/settings"]
+    _configure(box, command, f"{TOLD}/guest", config["env"], mounts, [*_CAPABILITIES, *capabilities])
 
 
 def write_probe(box: str) -> None:
@@ -111,12 +115,15 @@ def write_probe(box: str) -> None:
         os.makedirs(f"{box}/rootfs{path}", exist_ok=True)
         mounts.append(_bind(os.path.realpath(path), path))
     _configure(
-        box, [os.path.realpath(sys.executable), "-S", "-c", f"print({PROBE!r})"], "/", {"PATH": "/usr/bin"}, mounts
-    )
+        box, [os.path.realpath(sys.executable), "-S", "-c", f"print({PROBE!r})"], "/", {"PATH": "/usr/bin"}, mounts,
+        _CAPABILITIES,
+    )  # fmt: skip
 
 
-def _configure(box: str, args: list[str], cwd: str, env: dict[str, str], mounts: list[dict[str, Any]]) -> None:
-    capabilities = [f"CAP_{name}" for name in _CAPABILITIES]
+def _configure(
+    box: str, args: list[str], cwd: str, env: dict[str, str], mounts: list[dict[str, Any]], names: list[str]
+) -> None:
+    capabilities = [f"CAP_{name}" for name in names]
     container = {
         "ociVersion": "1.0.0",
         "process": {

@@ -21,7 +21,8 @@ import os
 import resource
 from typing import Any
 
-from . import agent, cgroups, jail, linux, protocol, root, stream, zygote  # noqa: F401  # now: behind the cover they cannot be seen
+# All now: behind the cover they cannot be seen.
+from . import agent, cgroups, jail, linux, lobby, merged, protocol, root, stream, zygote  # noqa: F401
 from .bundle import TOLD
 
 _DEVICES = ("ptmx", "tty", "fuse", "net/tun", "net")  # what no program of a jail has
@@ -41,13 +42,13 @@ def main(config: dict[str, Any], folder: str) -> zygote.Script:
         root.bound_inodes = inodes_bounded()
         tidy()
         config |= {
-            "lobby": False,
             "uid": 0,
             "box": "",
             "root": {"covers": {}},
             "unset": unsettable(),
             "uncounted": uncounted(),
         }
+        config["over"] = [[place, [merged.LOW + place]] for place, _ in config["over"] or ()]
         config["features"] = {"inodes": root.bound_inodes, "outside": group.surrounded, "runsc": config["runsc"]}
         return agent.serve(config, "gvisor", group, folder, -1, -1)
     except BaseException as exc:
@@ -60,9 +61,9 @@ def main(config: dict[str, Any], folder: str) -> zygote.Script:
 def unsettable() -> list[int]:
     """Resource limits of a case that this build refuses to set. Those are of things that it does not have."""
     found = []
-    for which in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):
+    for which in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE, resource.RLIMIT_SIGPENDING):
         try:
-            resource.setrlimit(which, (0, 0))
+            resource.setrlimit(which, resource.getrlimit(which))
         except (OSError, ValueError):
             found.append(int(which))
     return found

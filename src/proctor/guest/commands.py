@@ -90,10 +90,11 @@ class Command:
             self.stdin = -1
 
 
-def rows(processes: int | None, memory: int | None) -> list[tuple[int, int, int]]:
+def rows(processes: int | None, memory: int | None, unset: tuple[int, ...] = ()) -> list[tuple[int, int, int]]:
     """Resource limits of a command, each as (which, soft, hard).
 
     ``processes``: None where a control group bounds them. This limit counts all sandboxes of a user together.
+    ``unset``: those that this kernel does not have.
     """
     limits = [
         (resource.RLIMIT_CORE, 1, 1),  # 1, not 0: a core handler of the host is not even started
@@ -109,7 +110,7 @@ def rows(processes: int | None, memory: int | None) -> list[tuple[int, int, int]
         limits.append((resource.RLIMIT_NPROC, processes, processes))
     if memory is not None:  # no control group bounds it
         limits.append((resource.RLIMIT_DATA, 4 * memory + (1 << 30), 4 * memory + (1 << 30)))
-    return limits
+    return [row for row in limits if row[0] not in unset]
 
 
 def setup(

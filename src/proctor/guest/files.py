@@ -9,6 +9,7 @@ device is refused, so that nothing here waits for a program.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import json
 import os
@@ -44,7 +45,13 @@ def open_at(path: str, flags: int, mode: int = 0o644) -> int:
     if not flags & os.O_PATH:
         flags |= os.O_NONBLOCK | os.O_NOCTTY
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS)
-    fd = linux.openat2(path, how)
+    try:
+        fd = linux.openat2(path, how)
+    except OSError as exc:
+        if exc.errno != errno.ENOSYS:
+            raise
+        # gVisor. Of this process /proc shows nothing there, and the other links lead to files of the sandbox's own.
+        fd = os.open(path, flags | os.O_CLOEXEC, mode)
     kind = os.fstat(fd).st_mode
     if linux.filesystem(fd) in (_PROC, _SYS) or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         os.close(fd)
@@ -172,7 +179,11 @@ class Files:
             if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
                 os.unlink(name, dir_fd=folder)
             elif header.get("recursive"):
-                tree.remove(os.fsencode(f"/proc/self/fd/{folder}/{name}"))
+                os.fchdir(folder)
+                try:
+                    tree.remove(b"./" + os.fsencode(name))
+                finally:
+                    os.chdir("/")
             else:
                 os.rmdir(name, dir_fd=folder)
         return {}

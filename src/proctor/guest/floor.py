@@ -59,26 +59,18 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         os.mkdir(f"{_BOX}/{name}", 0o755)
     floor = Floor(box=os.open(_BOX, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     layers = [f"{LAYERS}/{name}" for name in plan["layers"]]
-    folders = _folders(layers)
     places = ["", *(plan["tops"] if plan["host"] else ()), *(plan["covers"] if plan["host"] else ())]
     for number, place in enumerate(places):
         upper, work = f"{_BOX}/up/{number}", f"{_BOX}/scratch/{number}"
         os.mkdir(upper, 0o755)
         os.mkdir(work, 0o755)
-        lower = _lower(plan, layers, place)
-        top = os.stat(lower[0])  # the uppermost directory says what the merged one is
-        known = top.st_uid if top.st_uid in (uid, root_uid) else root_uid
-        mine = uid if plan["host"] and place in plan["covers"] else known
-        os.chown(upper, mine, mine)
-        os.chmod(upper, top.st_mode & 0o7777)
-        for path, mode, owner in folders if not place else ():
-            _parent(upper, layers, path, (uid, root_uid))
-            os.mkdir(f"{upper}/{path}")
-            os.chmod(f"{upper}/{path}", mode)
-            who = uid if owner else root_uid
-            os.chown(f"{upper}/{path}", who, who)
-        if not place:
-            _write(upper, plan["files"], root_uid)
+        lower = lower_of(plan, layers, place)
+        mine = plan["host"] and place in plan["covers"]
+        if place:
+            same(upper, lower[0], uid=uid, root_uid=root_uid, mine=mine)
+        else:
+            lay(upper, lower[0], layers, uid=uid, root_uid=root_uid)
+            write(upper, plan["files"], root_uid)
         target = f"{_BOX}/root{place}"
         options = f"userxattr,lowerdir={':'.join(lower)},upperdir={upper},workdir={work}"
         linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
@@ -87,9 +79,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
     old = f".old-{os.urandom(8).hex()}"  # a name that no layer has
     gpu = plan.get("gpu")
     for name in ("proc", "dev", old, *(["sys"] if gpu else [])):
-        if os.path.lexists(f"{root}/{name}") and not _is_dir(f"{root}/{name}"):
-            os.unlink(f"{root}/{name}")  # a layer's word; a mount would follow it
-        os.makedirs(f"{root}/{name}", exist_ok=True)
+        folder(f"{root}/{name}")
     for path in plan["binds"] if plan["host"] else ():
         linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC)
     if gpu:
@@ -108,7 +98,34 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
     return floor
 
 
-def _lower(plan: dict[str, Any], layers: list[str], place: str) -> list[str]:
+def lay(upper: str, below: str, layers: list[str], *, uid: int, root_uid: int) -> None:
+    """Make the uppermost directory of a root as the one below it, with the directories that a system has."""
+    folders = _folders(layers)
+    same(upper, below, uid=uid, root_uid=root_uid)
+    for path, mode, owner in folders:
+        _parent(upper, layers, path, (uid, root_uid))
+        os.mkdir(f"{upper}/{path}")
+        os.chmod(f"{upper}/{path}", mode)
+        who = uid if owner else root_uid
+        os.chown(f"{upper}/{path}", who, who)
+
+
+def same(upper: str, below: str, *, uid: int, root_uid: int, mine: bool = False) -> None:
+    """Give a directory the owner and mode of the one that it is laid over; ``mine``: the sandbox user's in any case."""
+    top = os.stat(below)  # the uppermost directory says what the merged one is
+    who = uid if mine or top.st_uid == uid else root_uid
+    os.chown(upper, who, who)
+    os.chmod(upper, top.st_mode & 0o7777)
+
+
+def folder(path: str) -> None:
+    """Make a directory that something is mounted on, in place of whatever a layer has there: a mount would follow a link."""
+    if os.path.lexists(path) and not _is_dir(path):
+        os.unlink(path)
+    os.makedirs(path, exist_ok=True)
+
+
+def lower_of(plan: dict[str, Any], layers: list[str], place: str) -> list[str]:
     """Directories under one place of the root, newest first."""
     lower = [layer + place for layer in layers if _is_dir(layer + place)]
     if plan["host"] and place not in plan["covers"]:
@@ -148,7 +165,8 @@ def _parent(upper: str, layers: list[str], path: str, users: tuple[int, int]) ->
     os.chown(f"{upper}/{parent}", who, who)
 
 
-def _write(upper: str, files: dict[str, str], owner: int) -> None:
+def write(upper: str, files: dict[str, str], owner: int) -> None:
+    """Write files of a plan, with the directories that they lie in."""
     for path, text in files.items():
         at = upper
         for part in path.strip("/").split("/")[:-1]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from . import floor
 
-OPAQUE = "user.overlay.opaque"
+OPAQUE = "user.overlay.opaque", "trusted.overlay.opaque"  # of the kernel's overlays, and of gVisor's
 _COPY = 1 << 20
 
 
@@ -71,11 +71,12 @@ def _add(tar: tarfile.TarFile, name: str, path: str, info: os.stat_result, links
     kind = info.st_mode
     if stat.S_ISDIR(kind):
         member.type = tarfile.DIRTYPE
-        try:
-            if os.getxattr(path, OPAQUE) == b"y":
-                member.pax_headers = {"PROCTOR.opaque": "1"}
-        except OSError:
-            pass
+        for attribute in OPAQUE:
+            try:
+                if os.getxattr(path, attribute) == b"y":
+                    member.pax_headers = {"PROCTOR.opaque": "1"}
+            except OSError:
+                continue
     elif stat.S_ISLNK(kind):
         member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
     elif stat.S_ISCHR(kind) and info.st_rdev == 0:

@@ -21,7 +21,7 @@ import select
 import signal
 from typing import Any
 
-from . import files, floor, linux, packing, protocol, seccomp, watch
+from . import doors, files, floor, linux, merged, packing, protocol, seccomp, watch
 from .processes import Processes
 from .slot import Run, Slot
 from .stream import FAILED, high, read_exact, take_fds, write_all
@@ -40,6 +40,9 @@ class Room:
         self.floor = floor.Floor()
         self.files = files.Files(0)
         self.packers: dict[int, int] = {}  # children that write snapshots -> the request that asked
+        self.doors: tuple[int, list[int]] | None = (
+            None  # where the host cannot have its sockets: a process, and what it has
+        )
 
     def serve(self) -> Run:
         """Prepare, wait to be opened, then answer until the host goes away."""
@@ -57,8 +60,9 @@ class Room:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         self.signals = high(linux.signalfd({signal.SIGCHLD}))
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        linux.unshare(linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS)
-        linux.loopback_up()
+        if not self.slot.sentry:  # a container has all of them, and a loopback that is up
+            linux.unshare(linux.NEWNS | linux.NEWNET | linux.NEWIPC | linux.NEWUTS)
+            linux.loopback_up()
         write_all(self.control, protocol.pack(protocol.READY, {}))
 
     def set_filter(self, *, gpu: bool = False) -> None:
@@ -71,9 +75,10 @@ class Room:
 
     def open(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Become the sandbox that is asked for: its root, its environment, its bounds."""
-        root = self.slot.features["root"] and self.slot.features["user_namespace"]
+        root = self.slot.features["root"] and (self.slot.features["user_namespace"] or self.slot.sentry)
         uid = self.slot.uid if self.slot.uid is not None else os.getuid()
-        self.floor = floor.build(header["floor"], uid=uid, root_uid=0 if root else uid)
+        build = merged.inside if self.slot.sentry else floor.build
+        self.floor = build(header["floor"], uid=uid, root_uid=0 if root else uid)
         if header["floor"].get("gpu"):
             self.set_filter(gpu=True)
         home = header["workdir"] if os.path.isdir(header["workdir"]) else "/workspace"
@@ -88,13 +93,13 @@ class Room:
         linux.set_hostname(header["hostname"])
         return {"root": root}
 
-    def upper_of(self, path: str) -> str | None:
-        """Where what is written over a path of the root lies."""
+    def upper_of(self, path: str) -> tuple[int, str] | None:
+        """Where what is written over a path of the root lies: a directory's descriptor and the path from there."""
         rows = [(place, fd) for place, fd in self.floor.uppers if path.startswith(f"{place}/")]
         if not rows:
             return None
         place, fd = max(rows, key=lambda row: len(row[0]))
-        return f"/proc/self/fd/{fd}{path[len(place) :]}"
+        return fd, path[len(place) + 1 :]
 
     # ------------------------------------------------------------ the loop
 
@@ -113,6 +118,14 @@ class Room:
             for pid, status in self.processes.reap():
                 if pid in self.packers:
                     self.packed(self.packers.pop(pid), status)
+                elif (
+                    self.doors is not None and pid == self.doors[0]
+                ):  # killed with all else, or by a root of the sandbox
+                    fds, self.doors = self.doors[1], None
+                    try:
+                        self.open_doors(fds)
+                    except OSError:
+                        pass  # a program holds a port, or all processes: then nothing is to be reached
             self.processes.enforce()
         return self.request() if self.control in ready else None
 
@@ -140,7 +153,8 @@ class Room:
                 answer = found
             else:
                 answer = {
-                    "open": self.open, "usage": self.usage, "listen": self.listen, "snapshot": self.snapshot,
+                    "open": self.open, "usage": self.usage, "listen": self.listen, "unlisten": self.unlisten,
+                    "snapshot": self.snapshot,
                 }[name](header, body)  # fmt: skip
         except files.Refused as exc:
             answer = {"error": exc.code, "message": str(exc)}
@@ -164,10 +178,14 @@ class Room:
 
     def usage(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """What its processes have used, for hosts without control groups."""
-        return {"cpu_ns": watch.cpu_of_all(), "memory": watch.resident_sum()}
+        return {"cpu_ns": watch.cpu_of_all(), "memory": watch.resident_sum()[0]}
 
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""
+        if self.slot.sentry:
+            self.close_doors()
+            self.open_doors(take_fds(self.control, len(PORTS) + 1))
+            return {}
         (to,) = take_fds(self.control, 1)
         made = [_socket.socket(fileno=to)]
         try:
@@ -177,6 +195,41 @@ class Room:
         finally:  # a program may hold one of the ports
             for sock in made:
                 sock.close()
+        return {}
+
+    def open_doors(self, fds: list[int]) -> None:
+        """Listen, and let a process pass on what comes over the host's sockets."""
+        made: list[_socket.socket] = []
+        try:
+            listeners(made)
+            pid = os.fork()
+            if pid == 0:
+                status = FAILED
+                try:
+                    status = doors.serve(made, fds)
+                finally:
+                    os._exit(status)
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+        finally:
+            for sock in made:
+                sock.close()
+        self.doors = pid, fds
+
+    def close_doors(self) -> None:
+        """End that process, and with it every connection."""
+        if self.doors is not None:
+            (pid, fds), self.doors = self.doors, None
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            for fd in fds:
+                os.close(fd)
+
+    def unlisten(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """Listen no more."""
+        self.close_doors()
         return {}
 
     def snapshot(self, header: dict[str, Any], body: bytes) -> dict[str, Any] | None:

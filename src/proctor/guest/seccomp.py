@@ -135,6 +135,16 @@ def _without_namespaces() -> dict[str, bytes]:
     }
 
 
+def _without_init() -> dict[str, bytes]:
+    """Checks that keep signals from pid 1, for what has its identity."""
+    first, rest = _low(0) + _op(_JEQ, 1, 0, 1) + _ret(_EPERM), _ret(_ALLOW)
+    second = _low(1) + _op(_JEQ, 1, 0, 1) + _ret(_EPERM)
+    return {
+        **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), first + rest),
+        **dict.fromkeys(("tgkill", "rt_tgsigqueueinfo"), first + second + rest),
+    }
+
+
 def _tree(points: list[tuple[int, bytes]]) -> bytes:
     """Code that runs the block of the last point whose number is not above the call's."""
     if len(points) == 1:
@@ -149,7 +159,7 @@ def _tree(points: list[tuple[int, bytes]]) -> bytes:
 
 def build(
     machine: str | None = None, *, network: bool = True, hide_attributes: bool = False, memory_files: bool = True,
-    gpu: bool = False,
+    gpu: bool = False, spare_init: bool = False,
 ) -> bytes:  # fmt: skip
     """The filter's bytes.
 
@@ -159,6 +169,7 @@ def build(
         hide_attributes: no namespaces hide the host. Refuse what passes Landlock: chmod, chown and utime by
             path, watching paths, and all that other processes can be asked or told by their number.
         memory_files: a control group counts them; where none does, each would be memory beyond the limit.
+        spare_init: pid 1 can be sent no signal. Linux sees to that itself, but for some; gVisor does not.
         gpu: orders to NVIDIA's driver pass as well.
     """
     machine = machine or os.uname().machine
@@ -174,6 +185,8 @@ def build(
         blocks["ioctl"] = _gpu()
     if not memory_files:
         blocks["memfd_create"] = _ret(_ENOSYS)
+    if spare_init:
+        blocks |= {name: block for name, block in _without_init().items() if name in allowed}
     for name, block in blocks.items():
         if name in numbers:
             actions[numbers[name]] = block

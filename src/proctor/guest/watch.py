@@ -256,6 +256,10 @@ def descendants(root: int) -> list[int]:
             try:
                 with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                     children = [int(x) for x in file.read().split()]
+            except FileNotFoundError:
+                if os.path.exists(f"/proc/{pid}/task/{thread}"):
+                    return _descendants_by_parents(root)
+                continue
             except OSError:
                 continue
             found += children
@@ -263,13 +267,30 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def resident_sum() -> int:
-    """Bytes of memory of every other process of this PID namespace; shares are counted where they can be told."""
-    own, total = os.getpid(), 0
+def _descendants_by_parents(root: int) -> list[int]:
+    """The same where the kernel does not list a process's children."""
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            below.setdefault(int(fields[1]), []).append(int(name))
+    found, at = list(below.get(root, ())), 0
+    while at < len(found):
+        found += below.get(found[at], ())
+        at += 1
+    return found
+
+
+def resident_sum() -> tuple[int, int]:
+    """Bytes of memory of every other process of this PID namespace, and how many there are.
+
+    Shares are counted where they can be told.
+    """
+    own, total, count = os.getpid(), 0, 0
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != own:
             total += _proportional(int(name)) or _resident(int(name))
-    return total
+            count += 1
+    return total, count
 
 
 def cpu_of_all() -> int:

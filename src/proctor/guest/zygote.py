@@ -74,7 +74,10 @@ def packages(over: list[list[Any]]) -> Iterator[None]:
     ``over``: [place, [directory, newest first]]. Taken away again: no overlay is laid over what has a mount in it.
     """
     for place, folders in over:
-        options = f"userxattr,lowerdir={':'.join([*folders, '/workspace'])}"  # without an upper there must be two
+        if len(folders) == 1:
+            linux.mount(folders[0], place, None, linux.MS_BIND)
+            continue
+        options = f"userxattr,lowerdir={':'.join(folders)}"
         linux.mount("packages", place, "overlay", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, options)
     yield
     for place, _ in over:

@@ -15,11 +15,11 @@ from proctor.isolation.base import AgentProcess
 from proctor.isolation.jail import JailBoundary
 
 # What the kernel in user space may take beside a job: itself (50 MiB), what it keeps of files, pages not given back yet.
-_KERNEL_MIB = 256
-_PROCESS_MIB = 12  # what stands for a process on the host: 10 MiB were measured, most of them page tables
+KERNEL_MIB = 256
+PROCESS_MIB = 12  # what stands for a process on the host: 10 MiB were measured, most of them page tables
 # Its own threads. For each process of the program the platforms keep one on the host, with up to a thread for each
 # thread of the kernel that ever ran it.
-_KERNEL_TASKS, _MOST_TASKS = 512, 30_000
+KERNEL_TASKS, MOST_TASKS = 512, 30_000
 _ASK_S = 20.0
 
 
@@ -93,8 +93,8 @@ class Around:
 
     def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
         """Set what a job may use, all of it together, with room for the kernel in user space."""
-        self.group.set_pids(min(_MOST_TASKS, _KERNEL_TASKS + processes * (processes + 16)))
-        room = memory_mib + workspace_mib + _KERNEL_MIB + _PROCESS_MIB * processes
+        self.group.set_pids(min(MOST_TASKS, KERNEL_TASKS + processes * (processes + 16)))
+        room = memory_mib + workspace_mib + KERNEL_MIB + PROCESS_MIB * processes
         self.group.set_memory(self.group.usage() + (room << 20))
 
     def worn(self) -> bool:

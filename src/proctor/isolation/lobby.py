@@ -32,20 +32,27 @@ class RoomGroup:
     meter: cgroups.Group
     doors: list[int] = field(default_factory=list)
 
+    def bound(self, memory_mib: int, processes: int, vcpu: float) -> None:
+        """Set what a sandbox may use beyond what its pid 1 has now."""
+        self.meter.set_memory(self.meter.usage() + (memory_mib << 20))
+        self.meter.set_pids(processes + 2)
+        self.meter.set_cpu(vcpu)
+
     def close_doors(self) -> None:
         """Nobody else enters."""
         for fd in self.doors:
             os.close(fd)
         self.doors.clear()
 
-    def kill_all_but_init(self) -> None:
-        """Kill every process in it but the one that is pid 1 inside."""
+    def kill_all_but_init(self) -> bool:
+        """Kill every process in it but the one that is pid 1 inside; False where from outside none is told from another."""
         for word in self.processes():
             with contextlib.suppress(OSError):
                 rows = Path(f"/proc/{word}/status").read_text().splitlines()
                 inside = next((row.split()[-1] for row in rows if row.startswith("NSpid")), "1")
                 if inside != "1":
                     os.kill(word, signal.SIGKILL)
+        return True
 
     def processes(self) -> list[int]:
         """Their numbers on the host."""
@@ -74,6 +81,7 @@ class LobbyBoundary(JailBoundary):
         super().__init__("jail", cgroup=cgroup)
         self.layers = layers
         self.extra = {"lobby": True}
+        self.processes = 256  # of a sandbox: a hundred sandboxes of them fit in the 32,768 numbers of a host
 
     def take(self) -> int:
         """The identities of sandboxes, which all engines share."""

@@ -38,12 +38,14 @@ class Runsc:
         version: as it calls itself.
         platform: how it catches system calls.
         flags: options before the subcommand.
+        boxed: further ones for sandboxes.
     """
 
     path: str
     version: str
     platform: str
     flags: tuple[str, ...]
+    boxed: tuple[str, ...] = ()
 
 
 def locate() -> str | None:
@@ -90,7 +92,10 @@ def _tried(path: str, stamp: int, user: int) -> Runsc:
         flags = (f"--platform={platform}", *base)
         reason = _fails(path, flags)
         if reason is None:
-            return Runsc(path, version[0].removeprefix("runsc version ") if version else "unknown", platform, flags)
+            # Whose a file is, only the gofer sees right: it alone lives in the user namespace of sandboxes.
+            boxed = ("--directfs=false",) if "-directfs " in known or "-directfs\n" in known else ()
+            name = version[0].removeprefix("runsc version ") if version else "unknown"
+            return Runsc(path, name, platform, flags, boxed)
         failures.append(f"{platform}: {reason}")
     raise IsolationUnavailable(f"isolation 'gvisor': {path} starts no container here ({'; '.join(failures)})")
 

@@ -29,6 +29,7 @@ from proctor.core.sandbox import NetworkRules
 from proctor.network import dns
 from proctor.network.attempts import Attempt, Kind, Refused, Unreachable, text_of
 from proctor.network.bounds import Bounds
+from proctor.network.doors import Door, Names
 from proctor.network.inside import LISTENERS
 from proctor.network.names import Host
 from proctor.network.peer import Activity, Peer
@@ -44,7 +45,8 @@ class Gate:
 
     Args:
         listeners: sockets that are bound and listen inside the sandbox, by name: ``proxy``, ``http``, ``https`` and
-            ``dns`` (see ``inside.LISTENERS``), or some of them. They belong to the gate, which closes them.
+            ``dns`` (see ``inside.LISTENERS``), or some of them; or what stands for them (``doors``). They belong to the
+            gate, which closes them.
         rules: what may be reached.
         log: called with every attempt, in the loop's thread, before a byte of it passes; where it raises, nothing passes.
         resolver: in place of the host's look-up: a name and a port to addresses.
@@ -57,7 +59,7 @@ class Gate:
     """
 
     def __init__(
-        self, listeners: Mapping[str, socket.socket], rules: NetworkRules, *, log: Callable[[Attempt], None] | None = None,
+        self, listeners: Mapping[str, socket.socket | Door | Names], rules: NetworkRules, *, log: Callable[[Attempt], None] | None = None,
         resolver: Resolver | None = None, dialer: Dialer | None = None, proxies: Proxies | None = None,
         bounds: Bounds | None = None, places: asyncio.Semaphore | None = None,
     ) -> None:  # fmt: skip
@@ -94,10 +96,11 @@ class Gate:
     async def start(self) -> None:
         """Serve; returns at once."""
         for name, sock in self._listeners.items():
-            sock.setblocking(False)
-            self._doors.add(
-                asyncio.create_task(self._answer_names(sock) if name == "dns" else self._accept(name, sock))
-            )
+            if isinstance(sock, socket.socket):
+                sock.setblocking(False)
+            answers = isinstance(sock, Names) or (name == "dns" and isinstance(sock, socket.socket))
+            work = self._answer_names(sock) if answers else self._accept(name, sock)  # type: ignore[arg-type]
+            self._doors.add(asyncio.create_task(work))
 
     async def set(self, rules: NetworkRules) -> None:
         """Change the rules now, and cut every connection that was made under the old ones.
@@ -130,11 +133,11 @@ class Gate:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _accept(self, door: str, listener: socket.socket) -> None:
+    async def _accept(self, door: str, listener: socket.socket | Door) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, _ = await loop.sock_accept(listener)
+                sock = await listener.accept() if isinstance(listener, Door) else (await loop.sock_accept(listener))[0]
             except OSError:
                 await asyncio.sleep(_PAUSE_S)
                 continue
@@ -173,16 +176,16 @@ class Gate:
         finally:
             session.abort()
 
-    async def _answer_names(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    async def _answer_names(self, sock: socket.socket | Names) -> None:
+        loop, most = asyncio.get_running_loop(), dns.QUERY_MOST + 1
         while True:
             try:
-                data, sender = await loop.sock_recvfrom(sock, dns.QUERY_MOST + 1)
+                data, sender = await (sock.receive(most) if isinstance(sock, Names) else loop.sock_recvfrom(sock, most))
                 await self._pace.turn()
                 answer = dns.respond(data, self._decide_name)
                 if answer is not None:
                     with contextlib.suppress(BlockingIOError):
-                        sock.sendto(answer, sender)
+                        sock.send(answer, sender) if isinstance(sock, Names) else sock.sendto(answer, sender)
             except OSError:
                 await asyncio.sleep(_PAUSE_S)
             except Exception as exc:
