@@ -56,7 +56,7 @@ def test_beams_models(runtime: Runtime) -> None:
 def test_options_of_the_command_line() -> None:
     options = {
         "memory": None, "disk": None, "name": None, "labels": (), "vcpu": None, "env": (), "timeout": 300.0, "image": None,
-        "snapshot": None, "internet": None, "allow": (), "deny": (), "max_cost_micros": None,
+        "snapshot": None, "internet": None, "allow": (), "deny": (), "max_cost_micros": None, "isolation": None,
     }  # fmt: skip
     asked = sandbox_spec(create_fields({**options, "gpu": 2, "gpu_model": ("T4", "L4")}))
     assert (asked.gpu, asked.gpu_models) == (2, ("T4", "L4"))
