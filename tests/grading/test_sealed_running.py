@@ -96,6 +96,23 @@ def test_expected_failures_by_exception_and_strictly(engine: SyncEngine) -> None
     passes(engine, "def f(x): return x", strict)
 
 
+def test_marks_and_set_up_of_a_module_hold_for_its_test_cases(engine: SyncEngine) -> None:
+    case = "import pytest, unittest\nclass T(unittest.TestCase):\n    @pytest.mark.xfail({how})\n    def test_a(self): self.assertEqual(f(3), {value})\n    def test_b(self): self.assertEqual(f(0), 0)"
+    other = case.format(how="raises=ValueError", value=9)
+    assert run(engine, "def f(x): return x", other).reward == 0.5
+    passes(engine, "def f(x):\n    if x: raise ValueError\n    return 0", other)
+    strict = case.format(how="strict=True", value=0)
+    assert run(engine, "def f(x): return 0", strict).reward == 0.5
+    passes(engine, "def f(x): return x", strict)
+    assert run(engine, "def f(x): return 0", case.format(how="reason='x'", value=0)).reward == 1.0
+    kept = "import unittest\nstate = []\ndef setup_module(module): state.append(f(1))\ndef teardown_module(module): state.clear()\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(state, [1])"
+    passes(engine, "def f(x): return x", kept)
+    assert run(engine, "def f(x): raise ValueError", kept.replace("state, [1]", "1, 1")).reward == 0.0
+    subs = "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_a(self):\n        with self.subTest(n=1): self.assertEqual(f(1), 2)\n    def test_b(self): self.assertEqual(f(2), 2)"
+    passes(engine, "def f(x): return x", subs)
+    assert run(engine, "def f(x): return 2", subs).reward == 0.5
+
+
 # Programs by which more, or fewer, tests would run or count than are written; each gets its share of those alone.
 FEWER = [
     ("def total(c):\n    c.clear()\n    return 10\ndef f(n): return 0",

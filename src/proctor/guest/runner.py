@@ -99,9 +99,9 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
                 variants(key, value, added, None, report, unset, {"module": shared})
+    cases(added, report, unset)
     _close(shared, "module", report)
     _tear_down(added, "teardown_module", _Module(space), report)
-    cases(added, report)
 
 
 class _Module:
@@ -256,10 +256,15 @@ def _is_test_case(value: type) -> bool:
     return any(base.__name__ == "TestCase" for base in value.__mro__)
 
 
-def cases(space: dict[str, Any], report: Report) -> None:
+def cases(space: dict[str, Any], report: Report, unset: BaseException | None) -> None:
     """Run the unittest classes among the tests' names, each method by itself.
 
     That a method passed is known by its own end, not by what unittest makes of an exception.
+
+    Args:
+        space: the tests' names.
+        report: takes each method's result.
+        unset: what the set-up of the module raised.
     """
     import unittest
 
@@ -272,7 +277,8 @@ def cases(space: dict[str, Any], report: Report) -> None:
         and value is not unittest.TestCase
         and getattr(value, "__test__", True) is not False
     ]
-    unset = _set_up(space, "setUpModule", None) if found else None
+    if found:
+        unset = unset or _set_up(space, "setUpModule", None)
     automatic = any(row is not None and row[1].get("autouse") for row in map(fixture_of, space.values()))
     for key, value in found:
         own = any(fixture_of(part) for base in value.__mro__ for part in vars(base).values())
@@ -284,14 +290,16 @@ def cases(space: dict[str, Any], report: Report) -> None:
             name, function = f"{key}.{method}", getattr(value, method)
             if report.foreign(function):
                 continue
+            tell = report
             try:
                 flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
-                if flagged or skips(space.get("pytestmark", ()), value, function):
+                places = (space.get("pytestmark", ()), value, function)
+                if flagged or skips(*places):
                     report.skipped(name)
                     continue
                 if unset is not None:
                     raise unset
-                fails = is_expected_to_fail(value, function)
+                tell = _reporter(report, *places)
                 if not begun:
                     begun, broken = True, _set_up(value, "setUpClass", None)
                 if broken is not None:
@@ -308,16 +316,19 @@ def cases(space: dict[str, Any], report: Report) -> None:
             except BaseException as exc:
                 report(name, False, type(exc).__name__)
                 continue
-            if fails and not result.unexpectedSuccesses and not report.is_open():
+            unexpected = bool(result.unexpectedSuccesses)
+            by_unittest = any(getattr(place, "__unittest_expecting_failure__", False) for place in (value, function))
+            if by_unittest and not unexpected and not report.is_open():
                 report.skipped(name)
                 continue
             bad = [*result.errors, *result.failures]
-            good = ends == [True] and not bad and not result.skipped and not result.unexpectedSuccesses
+            good = ends == [True] and not bad and not result.skipped and not unexpected
             said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
-            if ends and isinstance(ends[0], Fault):
-                report.failed(name, ends[0])
+            raised = ends[0] if ends and ends[0] is not True else None
+            if raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
+                tell.failed(name, raised)
             else:
-                report(name, good, "" if good else said)
+                (report if unexpected else tell)(name, good, "" if good else said)
         if begun and broken is None:
             _tear_down(value, "tearDownClass", None, report)
         if begun and (errors := _class_cleanups(value)):
@@ -332,19 +343,22 @@ def _class_cleanups(kind: Any) -> list[BaseException]:
 
 
 def _to_its_end(method: Any, ends: list[Any]) -> Any:
-    """A test method that notes in ``ends`` that its last line was passed, or what is wrong with it."""
+    """A test method that notes in ``ends`` that its last line was passed, or what it raised."""
 
     def call(*args: Any) -> None:
-        result = method(*args)
         try:
-            finished(result)
-        except Fault as exc:
+            finished(method(*args))
+        except BaseException as exc:
             ends.append(exc)
             raise
         ends.append(True)
 
     async def wait(*args: Any) -> None:
-        await method(*args)
+        try:
+            await method(*args)
+        except BaseException as exc:
+            ends.append(exc)
+            raise
         ends.append(True)
 
     function = getattr(method, "__func__", method)
