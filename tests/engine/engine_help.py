@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -124,6 +126,55 @@ def kill(pid: int, number: int = signal.SIGKILL) -> bool:
     except OSError:
         return False
     return True
+
+
+def under_fire(
+    engine: SyncEngine, works: list[Job], wait: tuple[float, float], victim: Callable[[random.Random, int], int]
+) -> int:
+    """Run jobs while processes of their slots are killed at random, and close the engine.
+
+    Each job must come out right: what its cases print is its number. Kills go by progress, so that a slow host is
+    not hit more often; the last few jobs are left alone.
+
+    Args:
+        engine: whose slots are hit.
+        works: job ``i`` prints ``i``.
+        wait: seconds between two looks, at least and at most.
+        victim: chooses a process to kill, given that of a slot's supervisor.
+
+    Returns:
+        How many were killed.
+    """
+    choose, over = random.Random(1), threading.Event()
+    hits: list[int] = []
+    futures = [engine.submit(work) for work in works]
+
+    def fire() -> None:
+        while not over.wait(choose.uniform(*wait)):
+            done = sum(future.done() for future in futures)
+            if done < 2 * len(hits) or done > 0.8 * len(works):
+                continue
+            if pids := engine.agent_pids():
+                pid = victim(choose, choose.choice(pids))
+                if kill(pid):
+                    hits.append(pid)
+
+    thread = threading.Thread(target=fire)
+    thread.start()
+    try:
+        for i, (work, future) in enumerate(zip(works, futures, strict=True)):
+            found = [(outcome.stdout, outcome.error) for outcome in future.result()]
+            assert found == [(b"%d\n" % i, None)] * len(work.cases), hits
+    finally:
+        over.set()
+        thread.join()
+        engine.close()
+    return len(hits)
+
+
+def any_of(choose: random.Random, supervisor: int) -> int:
+    """A process of a slot: its supervisor, or one that stems from it."""
+    return choose.choice([supervisor, *descendants([supervisor])])
 
 
 def marked(word: str) -> list[int]:

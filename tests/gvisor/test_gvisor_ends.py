@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from pathlib import Path
 
 import pytest
-from engine_help import PATIENCE, descendants, descriptors, gone, job, kill, leavings, trainer, until
+from engine_help import PATIENCE, descendants, descriptors, gone, job, kill, leavings, trainer, under_fire, until
 
 from proctor.core.errors import IsolationUnavailable
 from proctor.core.limits import Limits
@@ -38,36 +37,15 @@ def test_random_kills(build: Runsc, nothing_left: None) -> None:
     """Supervisors, runsc, gofers, sandboxes and the processes that stand for programs are hit; every outcome is right."""
     before = descriptors()
     engine = SyncEngine(slots=2, isolation="gvisor")
-    choose, over, hits = random.Random(1), threading.Event(), []
+
+    def one_of_a_kind(choose: random.Random, supervisor: int) -> int:
+        found = parts(supervisor)
+        return choose.choice(found[choose.choice(sorted(found))])
+
     limits = Limits(cpu_s=5, memory_mib=96)
-    work = [job(f"import time; time.sleep(0.3); print({i})", b"", b"", limits=limits) for i in range(30)]
-    futures = [engine.submit(one) for one in work]
-
-    def fire() -> None:
-        while not over.wait(choose.uniform(0.3, 1.0)):
-            done = sum(future.done() for future in futures)
-            if done < 2 * len(hits) or done > 24:  # by progress: a slow host is not hit more often
-                continue
-            pids = engine.agent_pids()
-            if not pids:
-                continue
-            found = parts(choose.choice(pids))
-            name = choose.choice(sorted(found))
-            if kill(choose.choice(found[name])):
-                hits.append(name)
-
-    thread = threading.Thread(target=fire)
-    thread.start()
-    try:
-        for i, future in enumerate(futures):
-            assert [(o.stdout, o.error) for o in future.result()] == [(b"%d\n" % i, None)] * 2, hits
-    finally:
-        over.set()
-        thread.join()
-        replaced = engine.replaced
-        engine.close()
-    assert len(hits) >= 5
-    assert replaced >= 3
+    works = [job(f"import time; time.sleep(0.3); print({i})", b"", b"", limits=limits) for i in range(30)]
+    assert under_fire(engine, works, (0.3, 1.0), one_of_a_kind) >= 5
+    assert engine.replaced >= 3
     assert descriptors() == before
 
 

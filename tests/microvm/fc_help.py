@@ -101,8 +101,11 @@ class Host:
     def _serve(self, sock: socket.socket, known: dict[str, Any]) -> None:
         """One monitor: its machine ends with it."""
         process, identity, told = None, -1, {}
-        with sock, sock.makefile("rw") as file, contextlib.suppress(ConnectionError):
+        # To close the file flushes once more what could not be written, so that is within.
+        with contextlib.suppress(ConnectionError), sock, sock.makefile("rw") as file:
             for line in file:
+                if not line.endswith("\n"):
+                    break  # the monitor was killed as it wrote
                 words = json.loads(line)
                 if "request" in words:
                     known["requests"].append(words["request"])

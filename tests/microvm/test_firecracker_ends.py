@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fc_help
 import pytest
-from engine_help import descendants, descriptors, gone, job, kill, leavings
+from engine_help import any_of, descriptors, gone, job, leavings, under_fire
 from fc_help import COPY, LIMITS, TEMPLATE, Place
 
 from proctor.core.errors import InputError, IsolationUnavailable
@@ -41,31 +39,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _kept: None) -> Iterato
 def test_random_kills(own: Place) -> None:
     """The program and its supervisors are hit; every outcome is right."""
     engine = SyncEngine(slots=2, isolation="microvm")
-    choose, over, hits = random.Random(2), threading.Event(), []
-    futures = [engine.submit(job(f"import time; time.sleep(0.2); print({i})", b"", limits=LIMITS)) for i in range(8)]
-
-    def fire() -> None:
-        while not over.wait(choose.uniform(0.2, 0.6)):
-            done = sum(future.done() for future in futures)
-            if done < 2 * len(hits) or done > 6:  # by progress: a slow host is not hit more often
-                continue
-            if pids := engine.agent_pids():
-                supervisor = choose.choice(pids)
-                victim = choose.choice([supervisor, *descendants([supervisor])])
-                if kill(victim):
-                    hits.append(victim)
-
-    thread = threading.Thread(target=fire)
-    thread.start()
-    try:
-        for i, future in enumerate(futures):
-            (outcome,) = future.result()
-            assert (outcome.stdout, outcome.error) == (b"%d\n" % i, None), hits
-    finally:
-        over.set()
-        thread.join()
-        engine.close()
-    assert len(hits) >= 2
+    works = [job(f"import time; time.sleep(0.2); print({i})", b"", limits=LIMITS) for i in range(8)]
+    assert under_fire(engine, works, (0.2, 0.6), any_of) >= 2
     assert engine.replaced >= 1
 
 

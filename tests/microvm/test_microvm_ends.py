@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from pathlib import Path
 
 import pytest
-from engine_help import descendants, descriptors, job, kill
+from engine_help import any_of, descriptors, job, under_fire
 
 from proctor.core.errors import InputError, IsolationUnavailable
 from proctor.core.limits import Limits
@@ -19,33 +17,9 @@ def test_random_kills(host: qemu.Qemu, nothing_left: None) -> None:
     """QEMU, supervisors and the processes that serve disks are hit; every outcome is right."""
     before = descriptors()
     engine = SyncEngine(slots=2, isolation="microvm")
-    choose, over, hits = random.Random(1), threading.Event(), []
     limits = Limits(cpu_s=5, wall_s=60)
-    futures = [engine.submit(job(f"import time; time.sleep(0.2); print({i})", b"", limits=limits)) for i in range(12)]
-
-    def fire() -> None:
-        while not over.wait(choose.uniform(0.2, 0.6)):
-            done = sum(future.done() for future in futures)
-            if done < 2 * len(hits) or done > 10:  # by progress: a slow host is not hit more often
-                continue
-            pids = engine.agent_pids()
-            if pids:
-                supervisor = choose.choice(pids)
-                victim = choose.choice([supervisor, *descendants([supervisor])])
-                if kill(victim):
-                    hits.append(victim)
-
-    thread = threading.Thread(target=fire)
-    thread.start()
-    try:
-        for i, future in enumerate(futures):
-            (outcome,) = future.result()
-            assert (outcome.stdout, outcome.error) == (b"%d\n" % i, None), hits
-    finally:
-        over.set()
-        thread.join()
-        engine.close()
-    assert len(hits) >= 3
+    works = [job(f"import time; time.sleep(0.2); print({i})", b"", limits=limits) for i in range(12)]
+    assert under_fire(engine, works, (0.2, 0.6), any_of) >= 3
     assert engine.replaced >= 1
     assert descriptors() == before
 
