@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import pytest
 from sealed_help import passes, run
@@ -79,6 +80,38 @@ assert {1: 2}.keys() == same({1: 2}.keys())
 def test_named_tuples_are_tuples(engine: SyncEngine) -> None:
     program = "import collections\nP = collections.namedtuple('P', 'x y')\ndef f(): return P(1, 2)\n"
     passes(engine, program, "assert f() == (1, 2) and f().y == 2\nassert isinstance(f(), tuple)")
+
+
+def test_named_tuples_may_hold_anything(engine: SyncEngine) -> None:
+    program = """
+        from collections import namedtuple
+        from datetime import date
+        from decimal import Decimal
+        from enum import Enum
+        class Kind(Enum):
+            A = 1
+        class Node:
+            def __init__(self, v): self.v = v
+        Row = namedtuple("Row", "name born price kind")
+        Point = namedtuple("Point", "x y")
+        Segment = namedtuple("Segment", "start stop")
+        Pair = namedtuple("Pair", "node count")
+        def row(): return Row("a", date(2024, 1, 2), Decimal("1.5"), Kind.A)
+        def segment(): return Segment(Point(1, 2), Point(3, 4))
+        def pair(): return Pair(Node(3), 1)
+    """
+    tests = """
+        from datetime import date
+        from decimal import Decimal
+        from solution import Kind, Row, pair, row, segment
+        def test_row(): assert row().born == date(2024, 1, 2) and row().name == "a" and row().price == Decimal("1.5")
+        def test_member(): assert row().kind is Kind.A
+        def test_segment(): assert segment().start.x == 1 and segment() == ((1, 2), (3, 4))
+        def test_pair(): assert pair().node.v == 3 and pair().count == 1
+        def test_made(): assert Row("b", date(2024, 1, 1), 0, Kind.A).name == "b"
+    """
+    found = run(engine, textwrap.dedent(program), textwrap.dedent(tests), module=True)
+    assert (found.reward, [case.detail for case in found.cases if case.verdict is not OK]) == (1.0, [])
 
 
 def test_changed_arguments_come_back(engine: SyncEngine) -> None:

@@ -39,6 +39,7 @@ MUTABLE = (list, dict, set, bytearray, collections.deque, collections.Counter, c
 # Kinds whose values are copied, and with which an object of the program's may be confused.
 COPIED = (*PLAIN, *MUTABLE, range, decimal.Decimal, fractions.Fraction, datetime.date, datetime.datetime, datetime.time,
           datetime.timedelta, datetime.timezone)  # fmt: skip
+_OF_DATA = frozenset(name for kind in COPIED for name in dir(kind))
 # Data whose identity is lost on the way.
 FIXED = frozenset(COPIED) - frozenset(MUTABLE) - {bool, type(None)}
 namedtuple: Any = collections.namedtuple  # here with names from elsewhere
@@ -308,12 +309,16 @@ def _record(payload: Any) -> Any:
     name, fields, items, more = payload
     if not 0 < len(fields) <= 100:
         raise ValueError("no fields, or too many")
-    if not all(type(item) in PLAIN for item in items):
-        return tuple(items)  # a field may be called like a method of data, and must not be one
-    made: Any = namedtuple(name, fields)
+    # A field may be called like a method of data, and what it holds must not be taken for one.
+    unsafe = {
+        field
+        for field, item in zip(fields, items, strict=True)
+        if field in _OF_DATA and not issubclass(type(item), COPIED)
+    }
+    made: Any = namedtuple(name, ["" if field in unsafe else field for field in fields], rename=True)
 
     def missing(self: Any, attribute: str) -> Any:
-        if attribute in more:
+        if attribute in more or attribute in unsafe:
             on_missing[0](
                 f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here"
             )
