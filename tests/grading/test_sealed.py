@@ -15,7 +15,7 @@ from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
 from proctor.grading.api import grade
 from proctor.grading.formats import load_problems
-from proctor.grading.judge import Named
+from proctor.grading.named import Named
 from proctor.grading.problem import Problem
 from proctor.grading.sealed import judge_sealed, unsealable
 from proctor.guest import protocol

@@ -260,7 +260,7 @@ def test_setup_and_marks_of_unittest(engine: SyncEngine) -> None:
         ("import pytest\n@pytest.mark.skipif('1 > 0')\ndef test_a(): assert f(1) == 1\ndef test_b(): assert f(1) == 1", "condition"),
         ("def pytest_generate_tests(metafunc): pass\ndef test_a(): assert f(1) == 1", "pytest_generate_tests"),
         ("import pytest\n@pytest.mark.usefixtures('caplog')\ndef test_a(): assert f(1) == 1", "caplog"),
-        ("import pytest\n@pytest.fixture\ndef n(monkeypatch): return 1\ndef test_a(n): assert f(n) == n", "monkeypatch"),
+        ("import pytest\n@pytest.fixture\ndef n(caplog): return 1\ndef test_a(n): assert f(n) == n", "caplog"),
         ("def test_a(nosuch): assert f(1) == 1\ndef test_b(): assert f(lambda: 1)", "nosuch"),
         ("import pytest\n@pytest.hookimpl\ndef g(): pass\ndef test_a(): assert f(1) == 1", "hookimpl"),
         ("import pytest, gc\ndef test_a():\n    with pytest.raises_group(ValueError): f(1)", "raises_group"),
@@ -273,9 +273,7 @@ def test_what_of_pytest_is_not_known_is_said(engine: SyncEngine, tests: str, sai
     assert said in (found.error or "")
 
 
-@pytest.mark.parametrize(
-    "name", ["capsysbinary", "capfdbinary", "monkeypatch", "tmpdir", "caplog", "recwarn", "mocker", "nosuch"]
-)
+@pytest.mark.parametrize("name", ["capsysbinary", "capfdbinary", "tmpdir", "caplog", "recwarn", "mocker", "nosuch"])
 def test_fixtures_that_are_not_here_are_nobodys_wrong_answer(engine: SyncEngine, name: str) -> None:
     for program in ("def f(): return 1", "def f(): return 2", "x = 1"):
         found = run(engine, program, f"def test_a({name}): assert f() == 1\ndef test_b(): assert f() == 1")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from sealed_help import passes, run
 
 from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
-from proctor.grading.judge import named_tests
+from proctor.grading.named import named_tests
 
 pytestmark = pytest.mark.environments
 OK, WRONG = Verdict.ACCEPTED, Verdict.WRONG_ANSWER
@@ -187,3 +189,67 @@ def test_what_a_program_prints_is_no_more_than_text(engine: SyncEngine) -> None:
     passes(engine, program, "def test_a(capsys):\n    assert f(1) == 1\n    assert capsys.readouterr().out == ''")
     forged = "import sys\nclass S:\n    def write(s, t): pass\n    def flush(s): raise SystemExit\ndef f(x):\n    sys.stdout = S()\n    return 2\n"
     assert run(engine, forged, "def test_a(capsys):\n    assert f(1) == 1").reward == 0.0
+
+
+def test_nested_classes_see_what_is_around_them(engine: SyncEngine) -> None:
+    tests = """
+        import pytest
+        from solution import Stack
+        @pytest.mark.parametrize("n", [1, 2])
+        class TestStack:
+            kept = []
+            @pytest.fixture
+            def stack(self): return Stack()
+            @pytest.fixture(autouse=True)
+            def around(self): self.kept.append(1)
+            def test_new(self, stack, n): assert stack.size() == 0
+            class TestPush:
+                def test_some(self, stack, n):
+                    for i in range(n): stack.push(i)
+                    assert stack.size() == n and TestStack.kept
+                class TestDeep:
+                    @pytest.fixture
+                    def stack(self): return [Stack()]
+                    def test_own(self, stack, n): assert stack[0].size() == 0
+        @pytest.mark.skip
+        class TestLater:
+            class TestInner:
+                def test_never(self): assert Stack().size() == 1
+    """
+    program = "class Stack:\n    def __init__(self): self.i = []\n    def push(self, x): self.i.append(x)\n    def size(self): return len(self.i)\n"
+    found = passes(engine, program, textwrap.dedent(tests), module=True)
+    assert [case.name for case in found.cases] == [
+        f"TestStack.{name}[{row}]" for name in ("test_new", "TestPush.test_some", "TestPush.TestDeep.test_own") for row in (0, 1)
+    ]  # fmt: skip
+    assert run(engine, program.replace("len(self.i)", "0"), textwrap.dedent(tests), module=True).reward < 1.0
+
+
+def test_monkeypatch_changes_and_puts_back(engine: SyncEngine) -> None:
+    program = "import os, time\nLIMIT = 3\nclass A:\n    size = 1\n    @staticmethod\n    def make(): return 1\ndef now(): return time.time()\ndef home(): return os.environ.get('PLACE', 'none')\ndef limit(): return LIMIT\nCONFIG = {'a': 1}\n"
+    tests = """
+        import os, pytest, solution
+        def test_set(monkeypatch, tmp_path):
+            monkeypatch.setattr("time.time", lambda: 5.0)
+            monkeypatch.setattr(solution, "LIMIT", 7)
+            monkeypatch.setattr(solution.A, "make", staticmethod(lambda: 2))
+            monkeypatch.setattr(solution.A, "other", 2, raising=False)
+            monkeypatch.delattr("solution.A.size")
+            monkeypatch.setenv("PLACE", "here")
+            monkeypatch.setitem(solution.CONFIG, "b", 2)
+            monkeypatch.delitem(solution.CONFIG, "a")
+            monkeypatch.chdir(tmp_path)
+            monkeypatch.syspath_prepend(tmp_path)
+            assert (solution.now(), solution.limit(), solution.A.make(), solution.home()) == (5.0, 7, 2, "here")
+            assert solution.CONFIG == {"b": 2} and not hasattr(solution.A, "size") and os.getcwd() == str(tmp_path)
+            with pytest.raises(AttributeError): monkeypatch.setattr(solution, "NOSUCH", 1)
+            with pytest.raises(KeyError): monkeypatch.delenv("NOSUCH")
+            monkeypatch.delenv("NOSUCH", raising=False)
+        def test_back():
+            assert solution.now() > 5 and solution.limit() == 3 and solution.home() == "none"
+            assert solution.CONFIG == {"a": 1} and solution.A.size == 1 and solution.A().make() == 1
+            assert not hasattr(solution.A, "other") and os.getcwd() == "/workspace"
+    """
+    found = run(engine, program, textwrap.dedent(tests), module=True)
+    assert (found.reward, found.claimed) == (1.0, True), [case.detail for case in found.cases]
+    wrong = run(engine, program.replace("return LIMIT", "return 3"), textwrap.dedent(tests), module=True)
+    assert wrong.reward == 0.5

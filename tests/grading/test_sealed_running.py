@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from sealed_help import passes, run
 
@@ -143,10 +145,63 @@ UNNAMED = [
 ]
 
 
+# Tests that are written in the file, and that by the program's doing are none.
+FAST = "    def test_f(self): assert solution.fast(3) == 9\n"
+OPS = "def make(n):\n    def check(self): self.assertEqual(solution.f(n), n * n)\n    return check\n"
+UNNAMED += [
+    f"import {start}\ndef test_a(): assert slow(3) == 3\n{rest}"
+    for start, rest in (
+        ("solution", f"class TestFast:\n    __test__ = hasattr(solution, 'fast')\n{FAST}"),
+        ("solution, unittest", f"class Fast(unittest.TestCase):\n    __test__ = hasattr(solution, 'fast')\n{FAST}"),
+        ("solution", f"class TestFast:\n{FAST}if not hasattr(solution, 'fast'):\n    TestFast.__test__ = False"),
+        ("solution", f"class TestFast:\n{FAST}if not hasattr(solution, 'fast'):\n    del TestFast"),
+        ("solution, pytest", "@pytest.mark.parametrize('n', [1, 2])\ndef test_f(n): assert solution.fast(n) == n * n\nif not hasattr(solution, 'fast'):\n    del test_f"),
+        ("solution, unittest", f"BASE = unittest.TestCase if hasattr(solution, 'fast') else object\nclass FastTests(BASE):\n{FAST}"),
+        ("solution", f"class _Fast:\n{FAST}TestFast = _Fast if hasattr(solution, 'fast') else None"),
+        ("solution, unittest", f"{OPS}OpsTest = type('OpsTest', (unittest.TestCase,), {{f'test_{{n}}': make(n) for n in solution.NONE}})"),
+        ("solution, unittest", f"{OPS}class OpsTest(unittest.TestCase):\n    for _n in solution.NONE:\n        locals()[f'test_{{_n}}'] = make(_n)"),
+        ("solution, pytest", "ARGS = ('n', solution.NONE)\n@pytest.mark.parametrize(*ARGS)\ndef test_f(n): assert solution.fast(n) == 9"),
+    )
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("tests", UNNAMED)
 def test_tests_that_the_source_does_not_name_are_marked(engine: SyncEngine, tests: str) -> None:
-    program = "def slow(n): return n\ndef normalize(rows): rows.clear()\nCASES = ['b']\n"
+    program = "def slow(n): return n\ndef normalize(rows): rows.clear()\nCASES = ['b']\nNONE = []\n"
     assert run(engine, program, tests, module=False).claimed
+
+
+@pytest.mark.parametrize(("imports", "name"), [("from app import core", "core"), ("import app.core", "app.core"), ("import app.core as c", "c"), ("from app.core import CASES, f, slow\nimport app.core as c", "c"), ("from app import core as c", "c")])  # fmt: skip
+def test_nor_do_those_of_a_program_in_a_package(engine: SyncEngine, imports: str, name: str) -> None:
+    program = "CASES = []\ndef f(n): return 0\ndef slow(n): return n\n"
+    rows = f"import pytest\n{imports}\ndef test_a(): assert {name}.slow(3) == 3\n@pytest.mark.parametrize('n', {name}.CASES)\ndef test_f(n): assert {name}.f(n) == n * n"
+    assert run(engine, program, rows, module=True, file="app/core.py").claimed
+    below = f"{imports}\ndef test_a(): assert {name}.slow(3) == 3\nif hasattr({name}, 'fast'):\n    class TestFast:\n        def test_f(self): assert {name}.fast(3) == 9"
+    assert run(engine, program, below, module=True, file="app/core.py").claimed
+    honest = (
+        f"import pytest\n{imports}\n@pytest.mark.parametrize('n', [1, 2])\ndef test_a(n): assert {name}.slow(n) == n"
+    )
+    passes(engine, program, honest, module=True, file="app/core.py")
+
+
+def test_classes_that_no_runner_takes_for_tests_lack_nothing(engine: SyncEngine) -> None:
+    """Mixins, a base that the file deletes when it was derived from, helpers."""
+    tests = """
+        import unittest
+        from abc import ABC
+        class Contract(ABC):
+            def test_any(self): self.assertEqual(f(self.n), self.n)
+        class Base(unittest.TestCase):
+            n = None
+            def test_base(self): self.assertEqual(f(self.n), self.n)
+        class One(Contract, Base):
+            n = 1
+        del Base
+        class Helper(Contract):
+            def test_connection(self): return True
+    """
+    found = passes(engine, "def f(n): return n", textwrap.dedent(tests))
+    assert sorted(case.name for case in found.cases) == ["One.test_any", "One.test_base"]
 
 
 def test_classes_that_are_no_tests_are_none(engine: SyncEngine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-KNOWN = frozenset(("tmp_path", "tmp_path_factory", "capsys", "capfd", "request"))
+KNOWN = frozenset(("tmp_path", "tmp_path_factory", "capsys", "capfd", "request", "monkeypatch"))
 _OF_REQUEST = frozenset(["param", "getfixturevalue", "addfinalizer", "fixturename", "function", "cls", "instance"])
 
 
@@ -80,7 +80,7 @@ def _rows(function: _Function) -> list[ast.expr]:
     ]
 
 
-_WORDS = """cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace monkeypatch pytestconfig pytester
+_WORDS = """cache capfd capfdbinary caplog capsys capsysbinary doctest_namespace pytestconfig pytester
 record_property record_testsuite_property record_xml_attribute recwarn testdir tmp_path_factory tmpdir tmpdir_factory mocker"""
 BUILT_IN = frozenset(_WORDS.split())
 

@@ -39,6 +39,7 @@ from proctor.grading.modes import (
     rounds_of,
     sealing_of,
 )
+from proctor.grading.named import named_tests
 from proctor.grading.pairing import Item
 from proctor.grading.plan import Plan
 from proctor.grading.policy import AnyPolicy, Policy, as_policy, reward_of
@@ -316,5 +317,5 @@ class Grader:
             return replace(plan, cases=cases, rounds=rounds_of(cases[: len(cases) - held_out]))
         if problem.mode == "unit_tests" and row.name == "python":
             tests = problem.test_code or ""
-            return replace(plan, cases=(), held_out=0, tests=judge.named_tests(tests), **sealing_of(problem))
+            return replace(plan, cases=(), held_out=0, tests=named_tests(tests), **sealing_of(problem))
         return replace(plan, cases=(), held_out=0) if problem.mode == "unit_tests" else plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from proctor.core.limits import Limits
 from proctor.engine.languages import Language
 from proctor.grading.checkers import AnyChecker
-from proctor.grading.judge import Named
+from proctor.grading.named import Named
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.sealed import Sealing
 from proctor.grading.special import Special

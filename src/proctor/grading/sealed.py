@@ -22,6 +22,7 @@ from proctor.core.verdict import Verdict
 from proctor.engine.job import Case, Job, Pair, Program
 from proctor.grading import judge, pysource
 from proctor.grading.grades import CaseGrade
+from proctor.grading.named import Named
 from proctor.guest import protocol
 
 # What tests do with the program itself, not with its answers.
@@ -258,7 +259,7 @@ class Sealing:
         )
 
 
-def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Named) -> tuple[CaseGrade, ...]:
+def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: Named) -> tuple[CaseGrade, ...]:
     """The named tests of one sealed run.
 
     A program that ends early, or goes over a limit, fails them all, as it does
@@ -289,7 +290,16 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: judge.Name
             return judge.failed(next(iter(report.open.values())), max(1, len(named.wanted)))
         report = _closed(report)
     grades = judge.judge_report(report, program, end, named)
-    return judge.claimed(grades, report.claim) if report is not None and report.claim else grades
+    why = _claim(report, named) if report is not None else ""
+    return judge.claimed(grades, why) if why else grades
+
+
+def _claim(report: protocol.TestReport, named: Named) -> str:
+    """Why what passed is partly the program's word; a test that is written and did not run may have gone by its doing."""
+    ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped, *report.open)}
+    whole = report.tests.get(judge.TOP_LEVEL) is not False
+    lost = [name for name in named.every if whole and name not in ran]
+    return report.claim or (f"{lost[0]} is among the tests and did not run" if lost else "")
 
 
 def _closed(report: protocol.TestReport) -> protocol.TestReport:
@@ -300,6 +310,6 @@ def _closed(report: protocol.TestReport) -> protocol.TestReport:
     )
 
 
-def _all(outcome: Outcome, end: judge.Ending, named: judge.Named) -> tuple[CaseGrade, ...]:
+def _all(outcome: Outcome, end: judge.Ending, named: Named) -> tuple[CaseGrade, ...]:
     names = named.wanted or ("",)
     return tuple(judge.ended(outcome, end, len(names), name) for name in names)

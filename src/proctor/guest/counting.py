@@ -29,10 +29,12 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     tainted, fixed = {*free, "globals", "locals", "vars", "dir"}, set()
     uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
     for node in inside(tree):
-        if kind_of(node) == "ImportFrom" and node.module == module:
-            tainted |= {alias.asname or alias.name for alias in node.names}
+        if kind_of(node) == "ImportFrom":
+            from_it = [alias for alias in node.names if _is_of(f"{node.module}.{alias.name}", module)]
+            tainted |= {alias.asname or alias.name for alias in from_it}
         elif kind_of(node) == "Import":
-            tainted |= {alias.asname or alias.name for alias in node.names if alias.name == module}
+            of_it = [alias for alias in node.names if _is_of(alias.name, module)]
+            tainted |= {alias.asname or alias.name.partition(".")[0] for alias in of_it}
     bodies = [node for node in tree.body if kind_of(node) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
     at_once = {getattr(node.func, "id", "") for node in inside(bodies) if kind_of(node) == "Call"}
     before = -1
@@ -52,6 +54,8 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         if kind_of(node) == "Call":
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             rows += node.args[1:2] if called in callers else node.args[:1] if called == "xfail" else []
+            rows += [part.value for part in node.args if called in callers and kind_of(part) == "Starred"]
+            rows += node.args if called == "type" and len(node.args) == 3 else []  # a class of whatever tests
             rows += node.args[:1] if called in ("skipif", "skipIf", "skipUnless") else []
             rows += [word.value for word in node.keywords if word.arg == "condition"]
             rows += [word.value for word in node.keywords if word.arg in ("argvalues", "params")]
@@ -59,14 +63,22 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     fixed = {name for name in fixed if uses.count(name) == 1 + plain.count(name)}  # nothing else is done with it
     open_ones = [part for part in rows if not _is_fixed(part) and getattr(part, "id", "") not in fixed]
     open_ones += [condition for node in inside(tree) for condition in _conditions_of_tests(node)]
-    open_ones += [node for node in bodies if _makes_names(node)]
+    classes = [node for node in inside(tree) if kind_of(node) == "ClassDef"]
+    open_ones += [node for node in [*bodies, *(part for each in classes for part in each.body)] if _makes_names(node)]
     return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
+
+
+def _is_of(name: str, module: str) -> bool:
+    """A dotted name that is the program's module, a package around it, or something in it."""
+    return f"{name}.".startswith(f"{module}.") or f"{module}.".startswith(f"{name}.")
 
 
 def _says(node: Any, module: str) -> bool:
     """It holds the module's name as a text, ``sys.modules["solution"]``, or imports from it."""
     return any(
-        getattr(part, "value", None) == module if kind_of(part) == "Constant" else part.module == module
+        getattr(part, "value", None) == module
+        if kind_of(part) == "Constant"
+        else any(_is_of(f"{part.module}.{alias.name}", module) for alias in part.names)
         for part in inside(node)
         if kind_of(part) in ("Constant", "ImportFrom")
     )
@@ -83,8 +95,10 @@ def _conditions_of_tests(node: Any) -> list[Any]:
         ]
         bases = [part for part in getattr(node, "bases", []) if kind_of(part) not in ("Name", "Attribute")]
         return marks + bases if node.name.lower().startswith("test") or kind == "ClassDef" else []
-    if kind == "Assign" and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):
-        return [node.value]
+    if kind == "Assign":
+        names = [getattr(target, "id", getattr(target, "attr", "")) for target in node.targets]
+        either = kind_of(node.value) in ("IfExp", "BoolOp") and any(name.lower().startswith("test") for name in names)
+        return [node.value] if either or "pytestmark" in names or "__test__" in names else []
     if kind not in ("If", "Try", "For", "While", "With", "Match"):
         return []
     below = [part for part in inside(node) if kind_of(part) in ("FunctionDef", "AsyncFunctionDef")]

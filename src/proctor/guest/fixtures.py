@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .capturing import Capture, CaptureDescriptors
 from .marking import Fault, marks, noted
+from .patching import MonkeyPatch
 from .scopes import Scope, nothing
 
 _PYTEST = (f"{__package__}.testkit", "_pytest.mark.structures")
@@ -91,12 +92,12 @@ def fixture_of(value: Any) -> tuple[Any, dict[str, Any]] | None:
 
 
 class Fixtures:
-    """The fixtures that a test can see: its class's, then the module's."""
+    """The fixtures that a test can see: its class's, those of the classes around that one, then the module's."""
 
     def __init__(
         self,
         space: dict[str, Any],
-        kind: Any = None,
+        kinds: tuple[Any, ...] = (),
         instance: Any = None,
         row: Row = ONE,
         function: Any = None,
@@ -104,19 +105,20 @@ class Fixtures:
     ) -> None:
         self.instance, self.row, self.function = instance, row, function
         self.scopes = scopes or {}
-        self.known: dict[str, tuple[Any, dict[str, Any], bool]] = {}
-        places = [space] + [vars(base) for base in reversed(kind.__mro__) if base is not object] if kind else [space]
-        for place in places:
+        self.known: dict[str, tuple[Any, dict[str, Any], Any]] = {}  # function, options, and its class or None
+        places = [(None, space)]
+        places += [(kind, vars(base)) for kind in kinds for base in reversed(kind.__mro__) if base is not object]
+        for owner, place in places:
             for name, value in place.items():
                 if found := fixture_of(value):
-                    self.known[found[1].get("name") or name] = (*found, place is not space)
+                    self.known[found[1].get("name") or name] = (*found, owner)
         self.made: dict[str, Any] = dict(row.given)  # also for fixtures that ask for it
         self.making: list[str] = []
         self.ends: list[Callable[[], Any]] = []
 
     def params(self, name: str) -> list[Any] | None:
         """What a fixture is made with, one after the other; None: it is made once."""
-        _, options, _ = self.known.get(name, (None, {}, False))
+        _, options, _ = self.known.get(name, (None, {}, None))
         if options.get("params") is None:
             return None
         found = []
@@ -148,7 +150,7 @@ class Fixtures:
             raise Fault(f"the fixture {name!r} asks for itself, or for another of its name, which is not known here")
         if name not in self.known:
             return self.made.setdefault(name, self.built_in(name))
-        function, options, own = self.known[name]
+        function, options, owner = self.known[name]
         if options.get("params") is not None and name not in self.row.params:
             raise Fault(f"the fixture {name!r} has params, and is asked for while a test runs: not known here")
         scope = self.scope_of(name, options)
@@ -157,7 +159,7 @@ class Fixtures:
             if scope.made[name][1] is param:
                 return scope.made[name][0]
             scope.close(name)
-        bound = (self.instance,) if own else ()
+        bound = () if owner is None else (self.instance if isinstance(self.instance, owner) else owner(),)
         self.making.append(name)
         outer, self.ends = self.ends, []
         try:
@@ -197,6 +199,10 @@ class Fixtures:
             capture = Capture() if name == "capsys" else CaptureDescriptors()
             self.ends.append(capture.close)
             return capture
+        if name == "monkeypatch":
+            patch = MonkeyPatch()
+            self.ends.append(patch.undo)
+            return patch
         raise Fault(f"the tests ask for the fixture {name!r}, which is not known here")
 
     def arguments(self, function: Any, given: dict[str, Any], bound: int = 0, of: str = "") -> dict[str, Any]:
@@ -271,38 +277,39 @@ class Test:
         function: the test's.
         row: what it is run with.
         space: the module's names.
-        kind: its class; None: a function.
+        kinds: its class, after those around it; none: a function.
         scopes: of the fixtures that it shares with others.
     """
 
     __test__ = False
 
     def __init__(
-        self, function: Any, row: Row, space: dict[str, Any], kind: Any = None, scopes: dict[str, Scope] | None = None
+        self, function: Any, row: Row, space: dict[str, Any], kinds: tuple[Any, ...], scopes: dict[str, Scope]
     ) -> None:
-        self.function, self.row, self.space, self.kind, self.scopes = function, row, space, kind, scopes
+        self.function, self.row, self.space, self.kinds, self.scopes = function, row, space, kinds, scopes
 
     def __call__(self) -> Any:
-        instance = self.kind() if self.kind else None
-        fixtures = Fixtures(self.space, self.kind, instance, self.row, self.function, self.scopes)
-        holder = instance if self.kind else self.space
+        kind = self.kinds[-1] if self.kinds else None
+        instance = kind() if kind else None
+        fixtures = Fixtures(self.space, self.kinds, instance, self.row, self.function, self.scopes)
+        holder = instance if kind else self.space
         try:
-            setup = "setup_method" if self.kind else "setup_function"
-            places = (self.space.get("pytestmark", ()), self.kind, self.function)
+            setup = "setup_method" if kind else "setup_function"
+            places = (self.space.get("pytestmark", ()), *self.kinds, self.function)
             for name in fixtures.needed(self.function, *places):
                 if fixtures.scope_of(name, fixtures.known[name][1]) is not None:
                     fixtures.get(name)
             automatic = [(name, own) for name, (_, options, own) in fixtures.known.items() if options.get("autouse")]
-            for name in [name for name, own in automatic if self.kind and not own]:
+            for name in [name for name, own in automatic if kind and own is not kind]:
                 fixtures.get(name)  # the module's, before what its class sets up
             call_if_there(holder, setup, self.function)
             fixtures.ends.append(lambda: call_if_there(holder, setup.replace("setup", "teardown"), self.function))
             for name, _ in automatic:
                 fixtures.get(name)
-            for mark in marks("usefixtures", self.space.get("pytestmark", ()), self.kind, self.function):
+            for mark in marks("usefixtures", *places):
                 for name in mark.args:
                     fixtures.get(name)
-            static = isinstance(_static(self.kind, self.function), staticmethod)
+            static = isinstance(_static(kind, self.function), staticmethod)
             bound = () if instance is None or static else (instance,)
             return finished(self.function(*bound, **fixtures.arguments(self.function, self.row.given, len(bound))))
         finally:

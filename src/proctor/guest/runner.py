@@ -95,10 +95,10 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     for key, value in added.items():
         if isinstance(value, type):
             if key.startswith("Test") and not _is_test_case(value) and _is_made(value):
-                methods(key, value, added, report, unset, shared)
+                methods(key, (value,), added, report, unset, shared)
         elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
-                variants(key, value, added, None, report, unset, {"module": shared})
+                variants(key, value, added, (), report, unset, {"module": shared})
     cases(added, report, unset)
     _close(shared, "module", report)
     _tear_down(added, "teardown_module", _Module(space), report)
@@ -196,16 +196,16 @@ def _reporter(report: Report, *places: Any) -> Report:
 
 
 def variants(
-    name: str, function: Any, space: dict[str, Any], kind: Any, report: Report, unset: BaseException | None,
-    scopes: dict[str, Scope],
+    name: str, function: Any, space: dict[str, Any], kinds: tuple[Any, ...], report: Report,
+    unset: BaseException | None, scopes: dict[str, Scope],
 ) -> None:  # fmt: skip
     """Run a pytest test once, or once for each row of its parametrizations."""
-    places = (space.get("pytestmark", ()), kind, function)
+    places = (space.get("pytestmark", ()), *kinds, function)
     try:
         if skips(*places):
             report.skipped(name)
             return
-        rows = rows_of(function, Fixtures(space, kind), *places)
+        rows = rows_of(function, Fixtures(space, kinds), *places)
         report = _reporter(report, *places)
     except BaseException as exc:  # rows that do not fit, say
         report.failed(name, exc)
@@ -223,13 +223,23 @@ def variants(
         except BaseException as exc:
             report.failed(whole, exc)
             continue
-        one(whole, Test(function, row, space, kind, scopes), tell)
+        one(whole, Test(function, row, space, kinds, scopes), tell)
 
 
 def methods(
-    name: str, kind: Any, space: dict[str, Any], report: Report, unset: BaseException | None, shared: Scope
+    name: str, kinds: tuple[Any, ...], space: dict[str, Any], report: Report, unset: BaseException | None, shared: Scope
 ) -> None:
-    """The test methods of a plain class, each on an instance of its own, as pytest runs them: in their order."""
+    """The test methods of a plain class, each on an instance of its own, as pytest runs them: in their order.
+
+    Args:
+        name: of the class, after those around it.
+        kinds: the class, after those around it.
+        space: the tests' names.
+        report: takes each method's result.
+        unset: what the set-up around them raised.
+        shared: fixtures of the module.
+    """
+    kind = kinds[-1]
     unset = unset or _set_up(kind, "setup_class", kind)
     scope = Scope()
     for key in dict.fromkeys(key for base in reversed(kind.__mro__[:-1]) for key in vars(base)):
@@ -237,11 +247,11 @@ def methods(
         if report.foreign(value):
             continue
         if key.startswith("Test") and isinstance(value, type) and not _is_test_case(value):
-            methods(f"{name}.{key}", value, space, report, unset, shared)
+            methods(f"{name}.{key}", (*kinds, value), space, report, unset, shared)
         elif key.startswith("test") and callable(value):
             if fixture_of(value) is None:
                 function = value.__func__ if isinstance(value, types.MethodType) else value
-                variants(f"{name}.{key}", function, space, kind, report, unset, {"module": shared, "class": scope})
+                variants(f"{name}.{key}", function, space, kinds, report, unset, {"module": shared, "class": scope})
     _close(scope, name, report)
     _tear_down(kind, "teardown_class", kind, report)
 

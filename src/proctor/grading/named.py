@@ -1,0 +1,182 @@
+"""Which tests a Python test file has, read from its source: those that must be reported, and those that it may skip."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from dataclasses import dataclass
+
+from proctor.grading import pysource
+from proctor.grading.fixtures import unknown_fixture, varies_all
+
+_NO_TESTS = {"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol"}  # bases that make a class no TestCase
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Tests that Python test source plainly defines, by name.
+
+    Attributes:
+        wanted: must be reported.
+        skipped: the source itself skips them, or may; the program has no part in whether it does.
+        every: all test functions and methods, also those that may be skipped or have parameters.
+        fault: why no verdict can be had of this file; "" where one can.
+    """
+
+    wanted: tuple[str, ...] = ()
+    skipped: frozenset[str] = frozenset()
+    every: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def named_tests(source: str) -> Named:
+    """Test functions and methods of Python test source.
+
+    Only what a reader would be sure of is wanted: nothing under an ``if``,
+    nothing decorated or with parameters, no class whose bases are not written
+    as TestCase.
+    """
+    tree = pysource.parse(source)
+    if tree is None:
+        return Named()
+    wanted: list[str] = []
+    skipped: set[str] = set()
+    every: list[str] = []
+    faults: list[str] = []
+    safe, texts, varies = _safe_names(tree), _constants(tree), varies_all(tree)
+    rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
+    local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
+
+    def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
+        above = [*above, *_own_marks(body)]
+        for node in body:
+            if isinstance(node, ast.ClassDef) and (_is_none(node) or (before == "" and node.name in gone)):
+                continue
+            if isinstance(node, ast.ClassDef) and (before == "" or node.name.startswith("Test")):
+                case = before == "" and not node.decorator_list and _is_test_case(node)
+                if not _is_plain_class(node, local):
+                    look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+                marks = [*above, *node.decorator_list]
+                if before == "" and node.name in called:
+                    continue
+                if any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
+                    continue
+                name = before + node.name
+                every.append(name)
+                if _is_generator(node):
+                    faults.append(f"{name} is a generator: nothing in it would be run")
+                if skipping := [part for mark in marks for part in _skipping(mark, texts)]:
+                    if all(_names(part) <= safe for part in skipping):
+                        skipped.add(name)
+                elif not marks and (
+                    sure or (before == "" and not varies and node.name.startswith("test_") and _is_plain(node))
+                ):
+                    wanted.append(name)
+
+    look(tree.body, "", [], False)
+    faults += filter(None, [unknown_fixture(tree)])
+    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
+
+
+def _is_plain_class(node: ast.ClassDef, local: dict[str, ast.ClassDef], depth: int = 0) -> bool:
+    """Neither pytest nor unittest runs it, by its name and bases."""
+
+    def plain(base: str) -> bool:
+        return base in _NO_TESTS or (base in local and depth < 20 and _is_plain_class(local[base], local, depth + 1))
+
+    return not (depth == 0 and node.name.startswith("Test")) and all(plain(ast.unparse(base)) for base in node.bases)
+
+
+def _is_none(node: ast.ClassDef) -> bool:
+    """A class that says of itself that it is no test, or one of pytest's with a constructor, of which pytest makes none."""
+    texts = [ast.unparse(part) for part in node.body if isinstance(part, ast.Assign)]
+    made = any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in node.body)
+    return "__test__ = False" in texts or (made and node.name.startswith("Test") and not node.bases)
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """What the top level assigns to names, as text."""
+    return {
+        target.id: ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _skipping(mark: ast.expr, texts: dict[str, str]) -> list[ast.expr]:
+    """What of a mark may skip, or expect a failure: all of it, or the marks of a parametrization's rows; also by another name."""
+    named = [texts.get(name, "") for name in _names(mark)]
+    if isinstance(mark, ast.Call) and "parametrize" in ast.unparse(mark.func) and not any(map(_does, named)):
+        words = [node for node in ast.walk(mark) if isinstance(node, ast.keyword) and node.arg == "marks"]
+        return [part for word in words for part in _skipping(word.value, texts)]
+    return [mark] if any(map(_does, (ast.unparse(mark), *named))) else []
+
+
+def _does(text: str) -> bool:
+    return any(word in text for word in ("skip", "xfail", "expectedFailure"))
+
+
+def _is_generator(function: ast.AST) -> bool:
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def _own_marks(body: list[ast.stmt]) -> list[ast.expr]:
+    """A ``pytestmark`` of a module or class."""
+    return [
+        node.value
+        for node in body
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets)
+    ]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _safe_names(tree: ast.Module) -> set[str]:
+    """Names that no program has a part in: built-ins, the libraries' and constants made of such."""
+    safe = set(dir(builtins)) - {"globals", "locals", "vars", "dir", "eval", "exec", "__import__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}
+        elif isinstance(node, ast.ImportFrom) and not node.level and _is_library(node.module or ""):
+            safe |= {alias.asname or alias.name for alias in node.names}
+    uses: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            names = _names(node.value)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    uses.setdefault(target.id, set()).update(names)
+    for _ in range(3):  # constants made of constants
+        safe |= {name for name, of in uses.items() if of <= safe}
+    return safe
+
+
+def _is_library(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("pytest", "numpy")
+
+
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    args = node.args
+    return isinstance(node, ast.FunctionDef) and not (
+        node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs
+    )
+
+
+def _is_test_case(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base) in ("TestCase", "unittest.TestCase") for base in node.bases)
