@@ -114,6 +114,51 @@ def test_named_tuples_may_hold_anything(engine: SyncEngine) -> None:
     assert (found.reward, [case.detail for case in found.cases if case.verdict is not OK]) == (1.0, [])
 
 
+def test_named_tuples_may_have_methods(engine: SyncEngine) -> None:
+    program = """
+        from collections import namedtuple
+        from typing import NamedTuple
+        class Card(namedtuple("Card", "rank suit")):
+            def __str__(self): return self.rank + self.suit
+        class Interval(NamedTuple):
+            start: int
+            end: int = 9
+            UNIT = 1
+            def overlaps(self, other): return self.start <= other.end and other.start <= self.end
+            @property
+            def length(self): return self.end - self.start
+        class Vector(NamedTuple):
+            x: int
+            y: int
+            def __add__(self, other): return Vector(self.x + other.x, self.y + other.y)
+        def card(): return Card("A", "S")
+        def merge(rows): return [Interval(*row) for row in rows]
+        def span(interval): return interval.length
+    """
+    tests = """
+        from solution import Card, Interval, Vector, card, merge, span
+        def test_made(): assert Interval(1, 3).length == 2 and Interval(1).end == 9 and Interval(1, 2).start == 1
+        def test_given(): assert merge([(1, 2)])[0].start == 1 and merge([(1, 4)])[0].length == 3
+        def test_equal(): assert merge([(1, 2), (3, 4)]) == [(1, 2), (3, 4)]
+        def test_unpack():
+            rank, suit = card()
+            assert (rank, suit) == ("A", "S") and [end for _, end in merge([(1, 2)])] == [2]
+        def test_parts(): assert card()[0] == "A" and len(card()) == 2 and "S" in card() and card() + (1,) == ("A", "S", 1)
+        def test_text(): assert str(card()) == "AS"
+        def test_back(): assert span(merge([(2, 5)])[0]) == 3
+        def test_sum():
+            made = Vector(1, 2) + Vector(3, 4)
+            assert made.x == 4 and made == (4, 6)
+        def test_methods(): assert Interval(1, 3).overlaps(Interval(2, 4)) and not Interval(1, 3).overlaps(Interval(4, 5))
+    """
+    found = run(engine, textwrap.dedent(program), textwrap.dedent(tests), module=True)
+    assert (found.reward, [case.detail for case in found.cases if case.verdict is not OK]) == (1.0, [])
+    lies = "import collections\nclass R(collections.namedtuple('R', 'startswith upper')):\n    def more(self): return 1\ndef f(x): return R(bool, lambda: 'ABC')\n"
+    for line in ("assert f(3).startswith('abc')", "assert f(3).upper() == 'ABC'"):
+        found = run(engine, lies, line)
+        assert not found.reward or found.claimed
+
+
 def test_changed_arguments_come_back(engine: SyncEngine) -> None:
     program = """
 def sort(x):

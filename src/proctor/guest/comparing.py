@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+# What of a class made from tuples is done with the data in it, here, where the class itself has it from ``tuple``.
+OF_TUPLES = ("__iter__", "__len__", "__getitem__", "__contains__", "__add__", "__mul__", "__rmul__")
 
 
 def reason(kind: Any, name: str) -> str:

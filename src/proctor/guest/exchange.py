@@ -10,7 +10,7 @@ from .arguments import made_exception, plain_arguments
 from .claims import Claims
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
-from .likedata import data_methods
+from .likedata import data_methods, parts
 from .standins import METHODS, Standin, StandinType, another, blank, number_of, stop, weak
 
 MOST_CLASSES = 10_000
@@ -82,13 +82,13 @@ class Exchange(Claims):
 
     def learn(
         self, number: int, name: str, error: bool, bases: tuple[Any, ...], special: tuple[str, ...], data: str,
-        library: str = "",
+        library: str = "", fields: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Make the class that stands for one of the program's."""
         if type(number) is not int or type(name) is not str or number in self.kinds or len(self.kinds) > MOST_CLASSES:
             raise ValueError("no class")
-        if type(special) is not tuple or not all(type(method) is str for method in special):
-            raise ValueError("no methods")
+        if not all(type(names) is tuple and all(type(part) is str for part in names) for names in (special, fields)):
+            raise ValueError("no methods, or no fields")
         found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
@@ -101,7 +101,7 @@ class Exchange(Claims):
             space["__library__"] = library if type(library) is str else ""
             if (real := real_class(space["__library__"])) is not None:
                 space["__class__"] = property(lambda of: real)
-            as_data = data_methods(data, name, frozenset(special))
+            as_data = data_methods(data, name, frozenset(special)) | parts(fields if data == "tuple" else ())
             made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 

@@ -11,8 +11,8 @@ import types
 from typing import Any
 
 from . import contents
-from .comparing import ORDERS
-from .sealing import FIXED
+from .comparing import OF_TUPLES, ORDERS
+from .sealing import FIXED, is_safe
 from .standins import Standin, number_of
 
 _STRICT = ("__lt__", "__gt__")
@@ -85,4 +85,36 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
     found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
     if not (derived and "__hash__" in own):
         found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
+    if kind is tuple:
+        found |= {name: _of_tuple(name) for name in OF_TUPLES if name not in own}
     return found
+
+
+def _of_tuple(name: str) -> Any:
+    plain = getattr(tuple, name)
+
+    def method(self: Any, *args: Any) -> Any:
+        link = type(self).__link__
+        return plain(link.content(self), *(link.content(arg) if _is_tuple(arg) else arg for arg in args))
+
+    return method
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, Standin) and type(value).__data__ is tuple
+
+
+def parts(fields: tuple[str, ...]) -> dict[str, Any]:
+    """What a class of named tuples has by the names of its parts: the data, unless that could be taken for a method."""
+
+    def part(at: int, name: str) -> Any:
+        def get(self: Any) -> Any:
+            link = type(self).__link__
+            item = link.content(self)[at]
+            return item if is_safe(name, item) else link.ask("get", self, name)
+
+        return property(get)
+
+    if len(fields) > 100 or not all(name.isidentifier() and name[:1] != "_" for name in fields):
+        raise ValueError("no fields, or too many")
+    return {name: part(at, name) for at, name in enumerate(fields)}

@@ -168,7 +168,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     if kind is datetime.date:
         return "date", value.isoformat()
     if issubclass(kind, tuple) and (fields := _fields(value, kind)):
-        return "record", (kind.__name__, tuple(fields), tuple(value), _more(kind))
+        return "record", (kind.__name__, tuple(fields), tuple(value))
     if value is Ellipsis or value is NotImplemented:
         return "constant", str(value)
     if isinstance(value, type) and data_class(type.__dict__["__name__"].__get__(value)) is value:
@@ -179,16 +179,12 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
 
 
 def _fields(value: Any, kind: Any) -> list[str]:
-    """Names of the parts of a named tuple that compares as a tuple does; none for any other tuple."""
+    """Names of the parts of a named tuple that is a tuple in all else; none for any other, which goes by reference."""
     fields: Any = getattr(kind, "_fields", None)
     named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
     equal = kind.__eq__ is tuple.__eq__ or kind.__eq__ is _COMPARED["__eq__"]
-    return list(fields) if named and equal and kind.__bases__ == (tuple,) else []
-
-
-def _more(kind: Any) -> tuple[str, ...]:
-    """Names that a named tuple's class has besides those of every one."""
-    return tuple(name for name in vars(kind) if name not in _RECORD and name not in kind._fields)
+    more = [name for name in vars(kind) if name not in _RECORD and name not in (fields or ())]
+    return list(fields) if named and equal and not more and kind.__bases__ == (tuple,) else []
 
 
 def _compared(name: str) -> Any:
@@ -220,7 +216,7 @@ def made_by_class(value: Any) -> None:
         setattr(type(value), _BY_CLASS, True)  # each has a class of its own here
 
 
-_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__")) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__"}  # fmt: skip
+_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__")) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}  # fmt: skip
 
 
 class Reader(values.Decoder):
@@ -305,23 +301,21 @@ def _factory(value: Any) -> Any:
     return value
 
 
+def is_safe(field: str, item: Any) -> bool:
+    """A named tuple's part may be had by its name: what it holds cannot be taken for a method of data."""
+    return field not in _OF_DATA or issubclass(type(item), COPIED)
+
+
 def _record(payload: Any) -> Any:
-    name, fields, items, more = payload
+    name, fields, items = payload
     if not 0 < len(fields) <= 100:
         raise ValueError("no fields, or too many")
-    # A field may be called like a method of data, and what it holds must not be taken for one.
-    unsafe = {
-        field
-        for field, item in zip(fields, items, strict=True)
-        if field in _OF_DATA and not issubclass(type(item), COPIED)
-    }
+    unsafe = {field for field, item in zip(fields, items, strict=True) if not is_safe(field, item)}
     made: Any = namedtuple(name, ["" if field in unsafe else field for field in fields], rename=True)
 
     def missing(self: Any, attribute: str) -> Any:
-        if attribute in more or attribute in unsafe:
-            on_missing[0](
-                f"the tests ask a named tuple of the program's for {attribute[:50]!r}: only its parts are here"
-            )
+        if attribute in unsafe:
+            on_missing[0](f"the tests ask a named tuple of the program's for {attribute[:50]!r}, which data has too")
         raise AttributeError(attribute)
 
     made.__getattr__ = missing

@@ -21,7 +21,7 @@ from typing import Any
 
 from . import contents, copies, library, sealing
 from .arguments import plain_arguments
-from .comparing import ORDERS
+from .comparing import OF_TUPLES, ORDERS
 from .keeping import Kept
 from .sealing import Broken, Pipe, Reader, Writer
 
@@ -140,11 +140,17 @@ class Server:
                 bases.append(base.__name__)
             elif not builtin:
                 bases.append(self.class_number(base))
-        found = [name for name in SPECIAL if _has(kind, name) and not (name in ORDERS and _is_datas(kind, name))]
+        tuples = OF_TUPLES if data_base(kind) == "tuple" else ()
+        found = [
+            name for name in SPECIAL if _has(kind, name) and not (name in (*ORDERS, *tuples) and _is_datas(kind, name))
+        ]
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
         known = "" if error else library.library_name(kind) or ""
-        self.fresh.append((number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known))
+        fields = _fields(kind) if tuples else ()
+        self.fresh.append(
+            (number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known, fields)
+        )
         return number
 
     def own(self, kind: str, payload: Any) -> Any:
@@ -243,6 +249,17 @@ def data_base(kind: type) -> str:
     if base is None and first in contents.ABSTRACT:
         return next(found.__name__ for found in contents.ABSTRACT if issubclass(kind, found)) + contents.DERIVED
     return base.__name__ if base is not None and first is base and base is not kind else ""
+
+
+def _fields(kind: Any) -> tuple[str, ...]:
+    """Names of the parts of a class of named tuples, where they are the parts; none for any other."""
+    names = getattr(kind, "_fields", ())
+    if type(names) is not tuple or not all(type(name) is str for name in names):
+        return ()
+    return names if all(type(getattr(kind, name, None)) is _PART for name in names) else ()
+
+
+_PART = type(collections.namedtuple("_Any", "x").x)  # type: ignore[attr-defined]
 
 
 def _is_datas(kind: type, name: str) -> bool:
