@@ -16,12 +16,13 @@ def run(
     *,
     module: bool = False,
     file: str = "solution.py",
+    test_file: str = "tests.py",
     policy: str = "share",
     **fields: object,
 ) -> Grade:
     """Its grade; ``module``: the tests are a module of their own, and import the program from ``file``."""
     problem = Problem(
-        id="p", mode="unit_tests", test_code=tests, appended=not module, test_module="tests.py" if module else None,
+        id="p", mode="unit_tests", test_code=tests, appended=not module, test_module=test_file if module else None,
         time_limit_s=2, module=file, **fields,
     )  # fmt: skip
     (found,) = grade([program], problem, engine=engine, extract="whole", reward=policy)

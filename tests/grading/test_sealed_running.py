@@ -184,6 +184,43 @@ def test_nor_do_those_of_a_program_in_a_package(engine: SyncEngine, imports: str
     passes(engine, program, honest, module=True, file="app/core.py")
 
 
+# Conditions that hang on the program, by ways that do not name it.
+HIDDEN = [
+    ("import sys, pytest\nfrom solution import *\n", "not hasattr(sys.modules[__name__], 'fast')"),
+    ("import sys, pytest\nfrom solution import slow\nM = sys.modules\nS = M['solu' + 'tion']\n", "not hasattr(S, 'fast')"),
+    ("import importlib, pytest\nfrom solution import slow\ns = importlib.import_module('solu' + 'tion')\n", "not hasattr(s, 'fast')"),
+    ("from importlib import import_module\nimport pytest\nfrom solution import slow\ns = import_module('solu' + 'tion')\n", "not hasattr(s, 'fast')"),
+    ("import pytest\nfrom solution import slow, any\n", "any([0])"),
+    ("import pytest\nfrom solution import *\n", "any([0])"),
+    ("import pytest\nfrom .solution import slow, OFF\n", "OFF"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "condition"), HIDDEN)
+def test_conditions_that_hang_on_the_program_unnamed(engine: SyncEngine, start: str, condition: str) -> None:
+    program = "def slow(n): return n\ndef any(x): return True\nOFF = True\n"
+    tests = f"{start}def test_a(): assert slow(3) == 3\n@pytest.mark.skipif({condition}, reason='x')\ndef test_b(): assert fast(3) == 9\n"
+    file = "app/solution.py" if "from ." in start else "solution.py"
+    options = {"module": True, "file": file} | ({"test_file": "app/tests.py"} if "from ." in start else {})
+    found = run(engine, program, tests, **options)
+    assert found.claimed or found.reward == 0.5
+
+
+def test_conditions_of_rows_are_settled_before_any_test(engine: SyncEngine) -> None:
+    program = "def count(x):\n    n = len(x)\n    x.append(1)\n    return n\ndef f(n): return 1\n"
+    tests = "import pytest\nBROKEN = []\ndef test_a(): assert count(BROKEN) == 0\n@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.skipif(BROKEN, reason='x')), pytest.param(3, marks=[pytest.mark.skipif(BROKEN, reason='x')])])\ndef test_f(n): assert f(n) == n ** 3"
+    assert run(engine, program, tests).reward == 0.5
+
+
+def test_tests_run_in_the_order_of_the_file(engine: SyncEngine) -> None:
+    program = "held = []\ndef put(x):\n    held.append(x)\n    return len(held)\n"
+    tests = "import unittest\ndef test_a(): assert put(1) == 1\nclass B(unittest.TestCase):\n    def test_b(self): self.assertEqual(put(1), 2)\nclass TestC:\n    def test_c(self): assert put(1) == 3\ndef test_d(): assert put(1) == 4\n"
+    found = passes(engine, program, tests)
+    assert [case.name for case in found.cases] == ["test_a", "B.test_b", "TestC.test_c", "test_d"]
+    both = "import unittest\nmade = []\ndef setUpModule(): made.append(put(1))\ndef test_a(): assert made == [1]\nclass B(unittest.TestCase):\n    def test_b(self): self.assertEqual(made, [1])\n"
+    passes(engine, program, both)
+
+
 def test_classes_that_no_runner_takes_for_tests_lack_nothing(engine: SyncEngine) -> None:
     """Mixins, a base that the file deletes when it was derived from, helpers."""
     tests = """

@@ -143,17 +143,24 @@ def _own_marks(body: list[ast.stmt]) -> list[ast.expr]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    """Those in it, and ``.modules`` for a look at what is imported."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found | {
+        f".{part.attr}" for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr == "modules"
+    }
 
 
 def _safe_names(tree: ast.Module) -> set[str]:
     """Names that no program has a part in: built-ins, the libraries' and constants made of such."""
-    safe = set(dir(builtins)) - {"globals", "locals", "vars", "dir", "eval", "exec", "__import__"}
+    safe = {name for name in dir(builtins) if name[:2] != "__"} - {"globals", "locals", "vars", "dir", "eval", "exec"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}
         elif isinstance(node, ast.ImportFrom) and not node.level and _is_library(node.module or ""):
             safe |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            taken = {alias.asname or alias.name for alias in node.names}
+            safe -= set(dir(builtins)) if "*" in taken else taken
     uses: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
@@ -168,7 +175,7 @@ def _safe_names(tree: ast.Module) -> set[str]:
 
 def _is_library(module: str) -> bool:
     top = module.partition(".")[0]
-    return top in sys.stdlib_module_names or top in ("pytest", "numpy")
+    return (top in sys.stdlib_module_names and top not in ("importlib", "runpy")) or top in ("pytest", "numpy")
 
 
 def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

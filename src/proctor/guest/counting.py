@@ -7,6 +7,8 @@ from typing import Any
 
 from .reading import inside, kind_of, parsed
 
+_FINDERS = ("importlib", "runpy")  # find modules by whatever text
+
 
 def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     """How many rows a parametrization has, or whether a test runs, or counts where it fails, may be for the program to say.
@@ -26,12 +28,14 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         for target in node.targets
         if kind_of(target) == "Name"
     }
-    tainted, fixed = {*free, "globals", "locals", "vars", "dir"}, set()
+    tainted, fixed = (
+        {*free, *_FINDERS, "globals", "locals", "vars", "dir", "eval", "exec", "__import__", "__name__"},
+        set(),
+    )
     uses = [node.id for node in inside(tree) if kind_of(node) == "Name"]
     for node in inside(tree):
         if kind_of(node) == "ImportFrom":
-            from_it = [alias for alias in node.names if _is_of(f"{node.module}.{alias.name}", module)]
-            tainted |= {alias.asname or alias.name for alias in from_it}
+            tainted |= {alias.asname or alias.name for alias in node.names if _comes_from(node, alias, module)}
         elif kind_of(node) == "Import":
             of_it = [alias for alias in node.names if _is_of(alias.name, module)]
             tainted |= {alias.asname or alias.name.partition(".")[0] for alias in of_it}
@@ -40,7 +44,7 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     before = -1
     while before != len(tainted):  # what is made of something tainted is so too
         before = len(tainted)
-        for node in tree.body:
+        for node in (node for node in tree.body if not _is_main(node)):
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
             if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
@@ -73,12 +77,22 @@ def _is_of(name: str, module: str) -> bool:
     return f"{name}.".startswith(f"{module}.") or f"{module}.".startswith(f"{name}.")
 
 
+def _comes_from(node: Any, alias: Any, module: str) -> bool:
+    """A name that a ``from ... import`` takes is the program's, or gives what is."""
+    return bool(node.level) or _is_of(f"{node.module}.{alias.name}", module) or node.module in _FINDERS
+
+
+def _is_main(node: Any) -> bool:
+    """``if __name__ == ...``, which no program has a part in."""
+    return kind_of(node) == "If" and kind_of(node.test) == "Compare" and getattr(node.test.left, "id", "") == "__name__"
+
+
 def _says(node: Any, module: str) -> bool:
     """It holds the module's name as a text, ``sys.modules["solution"]``, or imports from it."""
     return any(
         getattr(part, "value", None) == module
         if kind_of(part) == "Constant"
-        else any(_is_of(f"{part.module}.{alias.name}", module) for alias in part.names)
+        else any(_comes_from(part, alias, module) for alias in part.names)
         for part in inside(node)
         if kind_of(part) in ("Constant", "ImportFrom")
     )

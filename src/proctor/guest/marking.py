@@ -70,7 +70,10 @@ def collect(space: dict[str, Any], foreign: Callable[[Any], bool]) -> None:
             options["params"] = list(options["params"])
         for mark in marks("parametrize", place):
             values = mark.args[1] if len(mark.args) > 1 else mark.kwargs.get("argvalues", ())
-            _noted[id(mark)] = mark, list(values)
+            rows = list(values)
+            _noted[id(mark)] = mark, rows
+            own = [row.marks for row in rows if type(row).__name__ == "ParameterSet" and not foreign(row)]
+            waiting += [one for given in own for one in (given if isinstance(given, list | tuple) else (given,))]
         for mark in (*marks("skipif", place), *marks("xfail", place)):
             condition = mark.args[0] if mark.args else mark.kwargs.get("condition", False)
             if not isinstance(condition, str):

@@ -90,18 +90,22 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
     if "pytest_generate_tests" in added and report.fault is not None:
         report.fault("the tests define pytest_generate_tests, which is not known here")
     collect(added, report.foreign)
-    unset = _set_up(added, "setup_module", _Module(space))
+    set_up, tear_down = (
+        ("setUpModule", "tearDownModule") if "setUpModule" in added else ("setup_module", "teardown_module")
+    )
+    unset = _set_up(added, set_up, _Module(space))
     shared = Scope()
     for key, value in added.items():
         if isinstance(value, type):
-            if key.startswith("Test") and not _is_test_case(value) and _is_made(value):
+            if _is_test_case(value):
+                case(key, value, added, report, unset)
+            elif key.startswith("Test") and _is_made(value):
                 methods(key, (value,), added, report, unset, shared)
         elif key.startswith("test") and key not in called and isinstance(value, _FUNCTIONS) and not library_name(value):
             if fixture_of(value) is None:
                 variants(key, value, added, (), report, unset, {"module": shared})
-    cases(added, report, unset)
     _close(shared, "module", report)
-    _tear_down(added, "teardown_module", _Module(space), report)
+    _tear_down(added, tear_down, _Module(space), report)
 
 
 class _Module:
@@ -266,85 +270,75 @@ def _is_test_case(value: type) -> bool:
     return any(base.__name__ == "TestCase" for base in value.__mro__)
 
 
-def cases(space: dict[str, Any], report: Report, unset: BaseException | None) -> None:
-    """Run the unittest classes among the tests' names, each method by itself.
+def case(key: str, value: Any, space: dict[str, Any], report: Report, unset: BaseException | None) -> None:
+    """Run a unittest class, each method by itself.
 
     That a method passed is known by its own end, not by what unittest makes of an exception.
 
     Args:
+        key: the class's name.
+        value: the class.
         space: the tests' names.
         report: takes each method's result.
         unset: what the set-up of the module raised.
     """
     import unittest
 
-    loader = unittest.TestLoader()
-    found = [
-        (key, value)
-        for key, value in space.items()
-        if isinstance(value, type)
-        and issubclass(value, unittest.TestCase)
-        and value is not unittest.TestCase
-        and getattr(value, "__test__", True) is not False
-    ]
-    if found:
-        unset = unset or _set_up(space, "setUpModule", None)
+    if not issubclass(value, unittest.TestCase) or getattr(value, "__test__", True) is False:
+        return
     automatic = any(row is not None and row[1].get("autouse") for row in map(fixture_of, space.values()))
-    for key, value in found:
-        own = any(fixture_of(part) for base in value.__mro__ for part in vars(base).values())
-        if report.fault is not None and (automatic or own or marks("usefixtures", value)):
-            report.fault(f"{key} is a TestCase with fixtures of pytest's, which are not known here")
-        begun = False
-        broken: BaseException | None = None  # what the class's set-up raised
-        for method in loader.getTestCaseNames(value):
-            name, function = f"{key}.{method}", getattr(value, method)
-            if report.foreign(function):
-                continue
-            tell = report
-            try:
-                flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
-                places = (space.get("pytestmark", ()), value, function)
-                if flagged or skips(*places):
-                    report.skipped(name)
-                    continue
-                if unset is not None:
-                    raise unset
-                tell = _reporter(report, *places)
-                if not begun:
-                    begun, broken = True, _set_up(value, "setUpClass", None)
-                if broken is not None:
-                    raise broken
-            except BaseException as exc:
-                report.failed(name, exc)
-                continue
-            result = unittest.TestResult()
-            ends: list[Any] = []
-            try:
-                test = value(method)
-                setattr(test, method, _to_its_end(getattr(test, method), ends))
-                test.run(result)
-            except BaseException as exc:
-                report(name, False, type(exc).__name__)
-                continue
-            unexpected = bool(result.unexpectedSuccesses)
-            by_unittest = any(getattr(place, "__unittest_expecting_failure__", False) for place in (value, function))
-            if by_unittest and not unexpected and not report.is_open():
+    own = any(fixture_of(part) for base in value.__mro__ for part in vars(base).values())
+    if report.fault is not None and (automatic or own or marks("usefixtures", value)):
+        report.fault(f"{key} is a TestCase with fixtures of pytest's, which are not known here")
+    begun = False
+    broken: BaseException | None = None  # what the class's set-up raised
+    for method in unittest.TestLoader().getTestCaseNames(value):
+        name, function = f"{key}.{method}", getattr(value, method)
+        if report.foreign(function):
+            continue
+        tell = report
+        try:
+            flagged = getattr(value, "__unittest_skip__", False) or getattr(function, "__unittest_skip__", False)
+            places = (space.get("pytestmark", ()), value, function)
+            if flagged or skips(*places):
                 report.skipped(name)
                 continue
-            bad = [*result.errors, *result.failures]
-            good = ends == [True] and not bad and not result.skipped and not unexpected
-            said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
-            raised = ends[0] if ends and ends[0] is not True else None
-            if raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
-                tell.failed(name, raised)
-            else:
-                (report if unexpected else tell)(name, good, "" if good else said)
-        if begun and broken is None:
-            _tear_down(value, "tearDownClass", None, report)
-        if begun and (errors := _class_cleanups(value)):
-            report.failed(f"{key}.doClassCleanups", errors[0])
-    if found:
-        _tear_down(space, "tearDownModule", None, report)
+            if unset is not None:
+                raise unset
+            tell = _reporter(report, *places)
+            if not begun:
+                begun, broken = True, _set_up(value, "setUpClass", None)
+            if broken is not None:
+                raise broken
+        except BaseException as exc:
+            report.failed(name, exc)
+            continue
+        result = unittest.TestResult()
+        ends: list[Any] = []
+        try:
+            test = value(method)
+            setattr(test, method, _to_its_end(getattr(test, method), ends))
+            test.run(result)
+        except BaseException as exc:
+            report(name, False, type(exc).__name__)
+            continue
+        unexpected = bool(result.unexpectedSuccesses)
+        by_unittest = any(getattr(place, "__unittest_expecting_failure__", False) for place in (value, function))
+        if by_unittest and not unexpected and not report.is_open():
+            report.skipped(name)
+            continue
+        bad = [*result.errors, *result.failures]
+        good = ends == [True] and not bad and not result.skipped and not unexpected
+        said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
+        raised = ends[0] if ends and ends[0] is not True else None
+        if raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
+            tell.failed(name, raised)
+        else:
+            (report if unexpected else tell)(name, good, "" if good else said)
+    if begun and broken is None:
+        _tear_down(value, "tearDownClass", None, report)
+    if begun and (errors := _class_cleanups(value)):
+        report.failed(f"{key}.doClassCleanups", errors[0])
 
 
 def _class_cleanups(kind: Any) -> list[BaseException]:
