@@ -253,3 +253,53 @@ def test_monkeypatch_changes_and_puts_back(engine: SyncEngine) -> None:
     assert (found.reward, found.claimed) == (1.0, True), [case.detail for case in found.cases]
     wrong = run(engine, program.replace("return LIMIT", "return 3"), textwrap.dedent(tests), module=True)
     assert wrong.reward == 0.5
+
+
+def test_a_test_file_knows_where_it_is(engine: SyncEngine) -> None:
+    lines = "import os, sys\nfrom pathlib import Path\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\nsys.path.insert(0, str(Path(__file__).resolve().parent.parent))\n"
+    passes(engine, "def f(x): return x", f"{lines}from solution import f\ndef test_a(): assert f(1) == 1", module=True)
+    passes(engine, "def f(x): return x", f"{lines}def test_a(): assert f(1) == 1")
+    beside = f"{lines}import gc\nfrom solution import f\ndef test_a(): assert f(1) == 1"
+    assert run(engine, "def f(x): return x", beside, module=True).reward == 1.0
+
+
+def test_a_wrapped_test_has_the_arguments_of_what_it_wraps(engine: SyncEngine) -> None:
+    start = "import functools, pytest\ndef twice(test):\n    @functools.wraps(test)\n    def both(*args, **given):\n        test(*args, **given)\n        return test(*args, **given)\n    return both\n@pytest.fixture\ndef one(): return 1\n"
+    tests = f"{start}@twice\ndef test_a(one): assert f(one) == 1\n@pytest.mark.parametrize('n', [1, 2])\n@twice\ndef test_b(n, one): assert f(n) == n * one\nclass TestC:\n    @twice\n    def test_c(self, one): assert f(one) == 1\n"
+    assert len(passes(engine, "def f(x): return x", tests).cases) == 4
+    assert run(engine, "def f(x): return 1", tests).reward == 0.75
+
+
+def test_rows_by_a_comprehension_of_the_tests_are_theirs(engine: SyncEngine) -> None:
+    tests = "import pytest\nfrom solution import f\n@pytest.mark.parametrize('n, want', [(n, n * n) for n in range(3)])\ndef test_a(n, want): assert f(n) == want\n"
+    passes(engine, "def f(x): return x * x", tests, module=True)
+    own = tests.replace("range(3)", "solution.ROWS").replace(
+        "from solution import f", "import solution\nf = solution.f"
+    )
+    assert run(engine, "ROWS = [0]\ndef f(x): return 0", own, module=True).claimed
+    inside = "import pytest, solution\nclass TestA:\n    rows = solution.ROWS\n    @pytest.mark.parametrize('n', rows)\n    def test_a(self, n): assert solution.f(n) == n\ndef test_b(): assert solution.f(0) == 0"
+    assert run(engine, "ROWS = [0]\ndef f(x): return 0", inside, module=True).claimed
+
+
+def test_skips_by_what_no_program_has_a_part_in(engine: SyncEngine) -> None:
+    plain = "import pytest, sys, unittest\ndef test_a(): assert f(1) == 1\ndef test_b():\n    if sys.platform != 'win32':\n        pytest.skip('not here')\n    assert f(1) == 2\nclass T(unittest.TestCase):\n    def test_c(self):\n        if sys.version_info > (3,): self.skipTest('old ones')\n        self.assertEqual(f(1), 2)\n"
+    assert [case.name for case in passes(engine, "def f(x): return x", plain).cases] == ["test_a"]
+    assert run(engine, "def f(x): return 2", plain).reward == 0.0
+    own = "import pytest\nimport solution\ndef test_a(): assert solution.f(1) == 1\ndef test_b():\n    if not hasattr(solution, 'fast'):\n        pytest.skip('optional')\n    assert solution.fast(3) == 9\n"
+    assert run(engine, "def f(x): return x", own, module=True).reward == 0.5
+    helper = (
+        f"{plain}def need():\n    if f(1) == 1: pytest.skip('no')\ndef test_d():\n    need()\n    assert f(1) == 3\n"
+    )
+    assert run(engine, "def f(x): return x", helper).reward < 1.0
+    thrown = "import unittest\ndef f(x):\n    raise unittest.SkipTest('no')\n"
+    assert run(engine, thrown, plain).reward == 0.0
+
+
+@pytest.mark.parametrize("beside", ["", "import gc\n"])
+def test_a_library_that_tests_would_skip_without_is_for_the_image(engine: SyncEngine, beside: str) -> None:
+    top = f"{beside}import pytest\nlib = pytest.importorskip('nosuchlib')\ndef test_a(): assert f(1) == 1"
+    for program in ("def f(x): return x", "def f(x): return 0"):
+        found = run(engine, program, top)
+        assert found.reward is None
+        assert "nosuchlib" in (found.error or "")
+    passes(engine, "def f(x): return x", top.replace("nosuchlib", "json").replace("import gc\n", ""))

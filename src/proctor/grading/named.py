@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from proctor.grading import pysource
 from proctor.grading.fixtures import unknown_fixture, varies_all
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_TESTS = {"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol"}  # bases that make a class no TestCase
 
 
@@ -50,6 +51,10 @@ def named_tests(source: str) -> Named:
     local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
 
+    functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name.startswith("test")]
+    # What else skips, a fixture or a helper, may do so for the program's sake.
+    own_skips = sum(map(_is_skip, ast.walk(tree))) == sum(_safe_skips(node, safe) for node in functions)
+
     def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
         above = [*above, *_own_marks(body)]
         for node in body:
@@ -59,7 +64,7 @@ def named_tests(source: str) -> Named:
                 case = before == "" and not node.decorator_list and _is_test_case(node)
                 if not _is_plain_class(node, local):
                     look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            elif isinstance(node, _Function) and node.name.startswith("test"):
                 marks = [*above, *node.decorator_list]
                 if before == "" and node.name in called:
                     continue
@@ -69,7 +74,8 @@ def named_tests(source: str) -> Named:
                 every.append(name)
                 if _is_generator(node):
                     faults.append(f"{name} is a generator: nothing in it would be run")
-                if skipping := [part for mark in marks for part in _skipping(mark, texts)]:
+                skipping = [part for mark in marks for part in _skipping(mark, texts)]
+                if skipping or (own_skips and _safe_skips(node, safe)):
                     if all(_names(part) <= safe for part in skipping):
                         skipped.add(name)
                 elif not marks and (
@@ -120,6 +126,20 @@ def _skipping(mark: ast.expr, texts: dict[str, str]) -> list[ast.expr]:
 
 def _does(text: str) -> bool:
     return any(word in text for word in ("skip", "xfail", "expectedFailure"))
+
+
+def _is_skip(node: ast.AST) -> bool:
+    """A call that skips the test that runs."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.skip", "skip", "self.skipTest")
+
+
+def _safe_skips(function: _Function, safe: set[str]) -> int:
+    """How many calls in it skip the test by what no program has a part in: under a condition of the host's, say."""
+    found = 0
+    for node in function.body:
+        below = node.body if isinstance(node, ast.If) and _names(node.test) <= safe else [node]
+        found += sum(isinstance(row, ast.Expr) and _is_skip(row.value) for row in below)
+    return found
 
 
 def _is_generator(function: ast.AST) -> bool:
@@ -178,7 +198,7 @@ def _is_library(module: str) -> bool:
     return (top in sys.stdlib_module_names and top not in ("importlib", "runpy")) or top in ("pytest", "numpy")
 
 
-def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_plain(node: _Function) -> bool:
     args = node.args
     return isinstance(node, ast.FunctionDef) and not (
         node.decorator_list or args.args or args.posonlyargs or args.kwonlyargs

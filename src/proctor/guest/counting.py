@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import builtins
 from typing import Any
 
 from .reading import inside, kind_of, parsed
@@ -10,13 +10,13 @@ from .reading import inside, kind_of, parsed
 _FINDERS = ("importlib", "runpy")  # find modules by whatever text
 
 
-def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
+def rows_by_program(source: str, module: str, appended: bool) -> bool:
     """How many rows a parametrization has, or whether a test runs, or counts where it fails, may be for the program to say.
 
     Args:
         source: of the tests.
         module: the program's.
-        free: names that the source does not bind.
+        appended: names that the source does not bind are the program's.
     """
     tree = parsed(source)
     if tree is None:
@@ -28,6 +28,9 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
         for target in node.targets
         if kind_of(target) == "Name"
     }
+    froms = [node for node in inside(tree) if kind_of(node) == "ImportFrom"]
+    starred = any(alias.name == "*" for node in froms for alias in node.names)
+    free = unbound(source) if appended or starred else set()
     tainted, fixed = (
         {*free, *_FINDERS, "globals", "locals", "vars", "dir", "eval", "exec", "__import__", "__name__"},
         set(),
@@ -41,10 +44,13 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
             tainted |= {alias.asname or alias.name.partition(".")[0] for alias in of_it}
     bodies = [node for node in tree.body if kind_of(node) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
     at_once = {getattr(node.func, "id", "") for node in inside(bodies) if kind_of(node) == "Call"}
+    statements = [node for node in tree.body if not _is_main(node)]
+    for node in statements:  # grows: what stands in a class, and in one in it
+        statements += node.body if kind_of(node) == "ClassDef" else []
     before = -1
     while before != len(tainted):  # what is made of something tainted is so too
         before = len(tainted)
-        for node in (node for node in tree.body if not _is_main(node)):
+        for node in statements:
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
             if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
@@ -70,6 +76,21 @@ def rows_by_program(source: str, module: str, free: Iterable[str]) -> bool:
     classes = [node for node in inside(tree) if kind_of(node) == "ClassDef"]
     open_ones += [node for node in [*bodies, *(part for each in classes for part in each.body)] if _makes_names(node)]
     return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
+
+
+def unbound(source: str) -> set[str]:
+    """Names that it reads and binds in no scope around; what the interpreter has is among them."""
+    import symtable
+
+    top = symtable.symtable(source, "tests", "exec")
+    own = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    found, waiting = set(), [top]
+    while waiting:
+        scope = waiting.pop()
+        waiting += scope.get_children()
+        read = [symbol for symbol in scope.get_symbols() if symbol.is_referenced()]
+        found |= {symbol.get_name() for symbol in read if symbol.is_global() or scope is top}
+    return found - own - set(dir(builtins))
 
 
 def _is_of(name: str, module: str) -> bool:

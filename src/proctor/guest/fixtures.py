@@ -254,14 +254,22 @@ class Request:
         raise Fault(f"request.{name} is not known here")
 
 
+def unwrapped(function: Any) -> Any:
+    """The tests' own function behind those that ``functools.wraps`` made: its arguments are theirs."""
+    while type(function) is types.FunctionType and type(vars(function).get("__wrapped__")) is types.FunctionType:
+        function = vars(function)["__wrapped__"]
+    return function
+
+
 def all_arguments(function: Any) -> list[str]:
     """Names of the arguments of a function, positional ones first."""
-    code = function.__code__
+    code = unwrapped(function).__code__
     return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def asked_for(function: Any, bound: int = 0) -> list[str]:
     """Names of the arguments that have no default, without the first ``bound``."""
+    function = unwrapped(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return []

@@ -150,9 +150,14 @@ def tests(wanted: dict[str, Any], fd: int) -> None:
 
 
 def new_module(name: str) -> dict[str, Any]:
-    """The names of a new module that can be imported."""
+    """The names of a new module that can be imported, and says where its file would be."""
     module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = file_of(name)
     return module.__dict__
+
+
+def file_of(module: str) -> str:
+    return os.path.join(os.getcwd(), f"{module.replace('.', '/')}.py")
 
 
 def serve(wanted: dict[str, Any]) -> None:
@@ -225,7 +230,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     own_names = reading.bound_names(wanted["tests"])
     used = [name for name in reading.free_names(wanted["tests"]) if name not in own_names]
     uses = names.Uses(entry, reading.attributes(wanted["tests"]), reading.called(wanted["tests"]))
-    if counting.rows_by_program(wanted["tests"], wanted["module"], used):
+    if counting.rows_by_program(wanted["tests"], wanted["module"], wanted["appended"]):
         link.mark(
             "how many rows of tests there are, or whether one runs, or counts where it fails, is for the program to say"
         )
@@ -236,7 +241,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     standins.on_stop.append(stopped)
     if wanted["appended"]:
-        space["__name__"] = wanted["module"]
+        space |= {"__name__": wanted["module"], "__file__": file_of(wanted["module"])}
         try:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         except Exception as exc:

@@ -11,6 +11,9 @@ _noted: dict[
 ] = {}  # number of a mark -> itself, so that the number stays its own, and its rows or condition
 
 
+_SKIPS = ((f"{__package__}.testkit", "skip"), ("unittest.case", "skipTest"), ("_pytest.outcomes", "skip"))
+
+
 class Fault(Exception):
     """The test file asks for what is not here; no program is to blame."""
 
@@ -29,6 +32,15 @@ def marks(name: str, *places: Any) -> list[Any]:
 def skips(*places: Any) -> bool:
     """The test file itself skips this test."""
     return bool(marks("skip", *places)) or any(map(_holds, marks("skipif", *places)))
+
+
+def is_skip(exc: BaseException) -> bool:
+    """The tests skipped themselves, by a call of the testkit's, pytest's or unittest's; no program's exception is that."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame if trace is not None else None
+    return frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) in _SKIPS
 
 
 def is_expected_to_fail(*places: Any) -> bool:

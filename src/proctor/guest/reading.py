@@ -70,7 +70,7 @@ def lacks(source: str, own: tuple[str, ...], known: frozenset[str]) -> str:
             found = [alias.name for alias in node.names]
         elif kind_of(node) == "ImportFrom" and not node.level:
             found = [node.module]
-        for name in found:
+        for name in (*found, *_skipped_without(node)):
             top = name.partition(".")[0]
             if top not in tops and top != "pytest" and is_missing(top):
                 return f"the tests import {top}, which is not in the image"
@@ -79,6 +79,13 @@ def lacks(source: str, own: tuple[str, ...], known: frozenset[str]) -> str:
             if kind_of(node) == "Attribute" and getattr(node.value, "id", "") == "pytest" and node.attr not in known:
                 return f"pytest.{node.attr} is not known here; give the package pytest to the image"
     return ""
+
+
+def _skipped_without(statement: Any) -> list[str]:
+    """Modules without which pytest would skip tests in it."""
+    calls = [node for node in inside(statement) if kind_of(node) == "Call" and node.args]
+    calls = [node for node in calls if getattr(node.func, "attr", getattr(node.func, "id", "")) == "importorskip"]
+    return [text for node in calls if type(text := getattr(node.args[0], "value", None)) is str]
 
 
 def is_missing(top: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .fixtures import Fixtures, Test, call_if_there, finished, fixture_of, rows_of
 from .library import library_name
-from .marking import Fault, collect, is_expected_to_fail, marks, skips
+from .marking import Fault, collect, is_expected_to_fail, is_skip, marks, skips
 from .raising import TESTS_FILE
 from .scopes import Scope
 from .sealing import Refused
@@ -155,12 +155,15 @@ def described(exc: BaseException) -> str:
 
 
 def one(name: str, call: Callable[[], Any], report: Report) -> None:
-    """Run a single test; any exception, a skip included, is a failure."""
+    """Run a single test; any exception but a skip is a failure."""
     try:
         call()
         report(name, True, "")
     except BaseException as exc:
-        report.failed(name, exc)
+        if is_skip(exc):
+            report.skipped(name)
+        else:
+            report.failed(name, exc)
 
 
 class _Expected(Report):
@@ -331,7 +334,9 @@ def case(key: str, value: Any, space: dict[str, Any], report: Report, unset: Bas
         good = ends == [True] and not bad and not result.skipped and not unexpected
         said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
         raised = ends[0] if ends and ends[0] is not True else None
-        if raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
+        if raised is not None and is_skip(raised):
+            report.skipped(name)
+        elif raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
             tell.failed(name, raised)
         else:
             (report if unexpected else tell)(name, good, "" if good else said)
