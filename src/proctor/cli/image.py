@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -62,7 +61,7 @@ def import_(
     from proctor.images.store import Store
 
     parted = dict(_label(text) for text in labels)
-    if file != "-" and not (os.access(file, os.F_OK) and Path(file).is_fifo()):
+    if file != "-":
         check_readable(file)
     source: Path | BinaryIO = sys.stdin.buffer if file == "-" else Path(file)
     total = None if file == "-" else Path(file).stat().st_size
