@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from proctor.cli.demo import load_rows, result_json
+from proctor.core.verdict import Verdict
+from proctor.grading.grades import Grade
+
 PROCTOR = [sys.executable, "-m", "proctor.cli.main"]
 
 
@@ -131,6 +135,14 @@ def test_demo_gives_every_expected_verdict() -> None:
     assert done.returncode == 0
     assert len(told["results"]) >= 20
     assert told["ratio"] > 0
+
+
+def test_a_fork_bomb_of_the_demo_may_be_out_of_time_before_it_is_out_of_processes() -> None:
+    (bomb,) = [row for row in load_rows() if row["model"] == "fork bomb"]
+    for verdict in Verdict:
+        grade = Grade(problem_id="demo/sum", index=0, verdict=verdict, reward=0.0)
+        fine = verdict in (Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT)
+        assert (result_json(bomb, grade)["expected"] == verdict) is fine, verdict
 
 
 def test_demo_as_a_table() -> None:

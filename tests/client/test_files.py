@@ -49,6 +49,9 @@ def test_list_glob_stat(sbx: Any) -> None:
     assert [row["name"] for row in sbx.files.list("d", hidden=False)] == ["e", "link", "x.py"]
     assert [row.path for row in sbx.files.glob("**/*.py", "d")] == ["/workspace/d/x.py", "/workspace/d/e/y.py"]
     assert len(sbx.files.list("d", limit=2)) == 2
+    assert {row.path.rpartition("/")[0] for row in sbx.files.list("./d/.")} == {"/workspace/d"}
+    assert sbx.files.stat(".//d/").path == "/workspace/d"
+    assert (sbx.files.stat("/").path, sbx.files.stat("/").name) == ("/", "")
     info = sbx.files.stat("d/x.py")
     assert (info.type, info.size, info.path) == ("file", 2, "/workspace/d/x.py")
     assert info.modifiedAt == info["modified_at"]

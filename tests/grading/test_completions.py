@@ -174,3 +174,16 @@ def test_a_language_that_only_the_completion_names_is_the_completions_fault() ->
     for language in ("cpp", "bash"):  # the problem itself is to blame
         with pytest.raises(InputError, match=r"^p\.jsonl:7: problem 'q': "):
             Grader().plan_for(own, language, "c.jsonl:4")
+
+
+@pytest.mark.parametrize(
+    ("problems", "words"),
+    [
+        ("problems.jsonl", r"'problems\.jsonl' is neither a Problem .* \(a dict\); for a file: proctor\.load_problems\(PATH\)"),
+        (Path("problems.jsonl"), r"PosixPath is neither .*; for a file: proctor\.load_problems\(PATH\)"),
+        ([None], r"NoneType is neither a Problem nor a row of a data set \(a dict\)$"),
+    ],
+)  # fmt: skip
+def test_what_is_no_problem_is_named_with_the_fix(problems: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        pair_up(["print(7)"], problems)

@@ -141,6 +141,13 @@ def test_bad_specs_are_refused(spec: str) -> None:
         parse_policy(spec)
 
 
+def test_what_is_no_step_is_refused_with_the_way_to_write_it() -> None:
+    with pytest.raises(InputError, match=r"field 'reward': 'crash_penalty' is no step .*; give crash_penalty\(0\.1\)"):
+        share | crash_penalty  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"0\.5 is no step of a policy; give a step, such as crash_penalty\(0\.1\)"):
+        share | 0.5  # type: ignore[operator]
+
+
 def test_no_policy_at_all() -> None:
     with pytest.raises(InputError, match="neither"):
         as_policy(3)  # type: ignore[arg-type]

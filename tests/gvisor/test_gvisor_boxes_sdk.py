@@ -58,7 +58,7 @@ def test_the_sdk_is_the_same(rooms: Runsc, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_level_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidRequestError, match="isolation: 'gvizor' cannot be; give auto, jail"):
+    with pytest.raises(InvalidRequestError, match=r"isolation: 'gvizor' cannot be; give auto, jail, gvisor$"):
         Runtime(isolation="gvizor")
     monkeypatch.setenv("PROCTOR_ISOLATION", "vm")
     with pytest.raises(InvalidRequestError, match="PROCTOR_ISOLATION: 'vm' cannot be"):

@@ -54,8 +54,8 @@ def demo(ctx: click.Context, isolation: str, as_json: bool) -> None:
     grades = grade_rows(rows, engine)
     seconds = time.monotonic() - started
     speed = compare_speed(engine)
-    wrong = [row["model"] for row, grade in zip(rows, grades, strict=True) if grade.verdict != row["expect"]]
     results = [result_json(row, grade) for row, grade in zip(rows, grades, strict=True)]
+    wrong = [row["program"] for row in results if row["verdict"] != row["expected"]]
     if as_json:
         click.echo(
             to_json(
@@ -80,7 +80,11 @@ def demo(ctx: click.Context, isolation: str, as_json: bool) -> None:
 
 
 def load_rows() -> list[dict[str, Any]]:
-    """The bundled completions, one dict each: problem_id, model (a name), detail, expect, completion."""
+    """The bundled completions, one dict each: problem_id, model (a name), detail, expect, completion; perhaps ``or``.
+
+    ``or`` is a verdict that is right too: where starting a process takes long (gVisor, a busy host), a fork bomb is out of time
+    before it is out of processes.
+    """
     text = files("proctor").joinpath(_DATA, "completions.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
@@ -117,7 +121,7 @@ def result_json(row: dict[str, Any], grade: Grade) -> dict[str, Any]:
         "program": row["model"],
         "about": row["detail"],
         "verdict": str(grade.verdict),
-        "expected": row["expect"],
+        "expected": row["or"] if row.get("or") == grade.verdict else row["expect"],
         "reward": grade.reward,
         "cpu_ms": round(sum(case.cpu_ms for case in grade.cases), 1),
         "memory_mib": round(max(peaks), 1) if peaks else None,

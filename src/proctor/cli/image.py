@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from proctor.cli.boxes import variable
-from proctor.cli.files import read_file
+from proctor.cli.files import check_readable, read_file
 from proctor.cli.messages import is_terminal, say
 from proctor.cli.render import cell, console, to_json
 from proctor.cli.units import mebibytes, mib
@@ -61,6 +61,8 @@ def import_(
     from proctor.images.store import Store
 
     parted = dict(_label(text) for text in labels)
+    if file != "-":
+        check_readable(file)
     source: Path | BinaryIO = sys.stdin.buffer if file == "-" else Path(file)
     total = None if file == "-" else Path(file).stat().st_size
     told = _Progress(total)

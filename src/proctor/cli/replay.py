@@ -9,6 +9,7 @@ import click
 
 from proctor.cli.messages import say
 from proctor.cli.render import console, to_json
+from proctor.cli.units import counted
 from proctor.core.errors import InputError
 from proctor.core.verdict import Verdict
 
@@ -168,7 +169,7 @@ def _show(before: Mapping[str, Any], now: Mapping[str, Any], slack: float) -> No
     found = differences(before, now, slack)
     head = f"{now['index']} {now['problem_id']}: "
     if not found:
-        count = f"{len(now['cases'])} cases, reward {reward_text(now['reward'])}, provenance"
+        count = f"{counted(len(now['cases']), 'case')}, reward {reward_text(now['reward'])}, provenance"
         shown.print(cell(f"{head}equal: {now['verdict']}, {count}"), soft_wrap=True)
         return
     shown.print(cell(f"{head}differs", style="red"), soft_wrap=True)

@@ -235,8 +235,8 @@ def isolation(value: object) -> str:
     if value is None:
         value = os.environ.get(VARIABLE) or "auto"
         field = VARIABLE if value != "auto" else field
-    if value not in LEVELS:
-        raise invalid(field, value, f"give {', '.join(LEVELS)}")
+    if value not in LEVELS:  # a level that is not there for sandboxes is said where one is made
+        raise invalid(field, value, "give auto, jail, gvisor")
     return str(value)
 
 

@@ -149,9 +149,10 @@ def sandbox_record(info: SandboxInfo) -> Record:
 
 
 def file_record(info: FileInfo) -> Record:
-    """A file as data; ``name`` is the last part of its path."""
+    """A file as data; ``name`` is the last part of its path, which has no ``.`` and no ``//``."""
+    path = "/" + "/".join(part for part in info.path.split("/") if part not in ("", "."))
     record = Record(
-        path=info.path, name=info.path.rstrip("/").rpartition("/")[2], type=info.kind, size=info.size, mode=info.mode,
+        path=path, name=path.rpartition("/")[2], type=info.kind, size=info.size, mode=info.mode,
         modifiedAt=_moment(info.modified_at) if -6e10 < info.modified_at < 2.5e11 else None,
     )  # fmt: skip
     if info.target is not None:

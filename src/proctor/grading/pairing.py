@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 from proctor.core.errors import InputError
@@ -55,6 +56,8 @@ def pair_up(completions: Iterable[Completion], problems: Problems) -> list[Item]
         if isinstance(row, Mapping) and not row.keys() <= _READ:
             look_over(row, f"completions[{index}]", said, log.warning)
     made: dict[int, Problem] = {}
+    if isinstance(problems, str | PathLike):  # refused as a whole, not by its letters
+        _problem(problems, made)
     if isinstance(problems, Problem) or (isinstance(problems, Mapping) and not _by_id(problems)):
         one = _problem(problems, made)
         return [_item(row, one, index) for index, row in enumerate(rows)]
@@ -98,7 +101,10 @@ def _problem(row: Any, made: dict[int, Problem]) -> Problem:
         return row
     if id(row) not in made:
         if not isinstance(row, Mapping):
-            raise InputError(f"{type(row).__name__} is neither a Problem nor a row of a data set", field="problems")
+            name = repr(row[:60]) if isinstance(row, str) else type(row).__name__
+            said = f"{name} is neither a Problem nor a row of a data set (a dict)"
+            fix = "; for a file: proctor.load_problems(PATH)" if isinstance(row, str | PathLike) else ""
+            raise InputError(said + fix, field="problems")
         made[id(row)] = problems_from_rows([row])[0]
     return made[id(row)]
 

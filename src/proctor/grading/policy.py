@@ -63,6 +63,14 @@ class Policy:
         return any(step.name == "audit_penalty" for step in self.steps)
 
     def __or__(self, step: Step) -> Policy:
+        if not isinstance(step, Step):
+            name = getattr(step, "__name__", "")
+            fix = (
+                f"give {name}(0.1)"
+                if name in _STEPS
+                else f"give a step, such as crash_penalty(0.1): {', '.join(_STEPS)}"
+            )
+            raise InputError(f"{name or step!r} is no step of a policy; {fix}", field="reward")
         return replace(self, name=f"{self.name}+{step.name}={step.by:g}", steps=(*self.steps, step))
 
 

@@ -200,7 +200,9 @@ def _zstd(source: Source) -> Source:
         if make == "ZstdFile":
             return cast(Source, found.ZstdFile(source))
         return cast(Source, found.ZstdDecompressor().stream_reader(source, read_across_frames=True))
-    raise InputError("the archive is packed with zstd; pip install 'proctor[images]', or save it with gzip")
+    raise InputError(
+        "the archive is packed with zstd; pip install zstandard (the extra `images`), or save it with gzip"
+    )
 
 
 class _Rejoined:
