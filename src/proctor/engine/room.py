@@ -40,6 +40,10 @@ _CODES = {
 OnOutput = Callable[[int, bytes], Awaitable[None] | None]  # 1 stdout or 2 stderr, and bytes
 
 
+class RoomLate(InfrastructureError):
+    """A room said nothing in the time in which it comes up on the busiest host."""
+
+
 class Arrived:
     """Output that its reader has not taken yet, in order; neighbours of one stream are joined."""
 
@@ -122,7 +126,9 @@ class Room:
         try:
             async with asyncio.timeout(_READY_S):
                 kind, header, _ = await self._frame(0)
-        except (TimeoutError, EOFError, OSError) as exc:
+        except TimeoutError as exc:
+            raise RoomLate(f"a sandbox did not come up in {_READY_S:.0f} s") from exc
+        except (EOFError, OSError) as exc:
             raise InfrastructureError("a sandbox did not come up") from exc
         if kind == protocol.FAULT:
             raise InfrastructureError(f"a sandbox did not come up: {_words(header.get('message'))}")

@@ -187,8 +187,8 @@ class Sandboxes(Use):
         fault: BaseException | None = None
         for _ in range(ATTEMPTS):
             lobby, room = await rooms.take()
-            lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
             try:
+                lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
                 await room.request("open", **self.plan(box, lobby))
                 if box.spec.network.internet:
                     box.gate = await self.outside.open(room, box.spec.network, box.attempted)
