@@ -90,7 +90,7 @@ def test_a_lease_ends_by_itself_and_can_be_made_longer(boxes: Boxes) -> None:
     assert info.stopped_at is not None
     assert info.stopped_at >= info.expires_at  # never early
     assert boxes.engine.get(long.id).state is State.RUNNING
-    boxes.run(later(boxes.engine.update, long.id, timeout_seconds=0.1))
+    boxes.run(boxes.engine.update(long.id, timeout_seconds=0.1))
     boxes.run(asyncio.wait_for(asyncio.sleep(0.3), PATIENCE))
     with pytest.raises(SandboxError, match="stopped"):
         boxes.sh(long, "true")
@@ -110,7 +110,7 @@ def test_a_pid_1_that_has_no_time_does_not_hold_up_the_end_of_a_lease(
     if not metered:
         monkeypatch.setattr(box.group.meter, "cpu", False)
     os.kill(init, signal.SIGSTOP)
-    boxes.run(later(boxes.engine.update, box.id, timeout_seconds=0.1))
+    boxes.run(boxes.engine.update(box.id, timeout_seconds=0.1))
 
     async def ended() -> None:
         while box.state is State.RUNNING:

@@ -47,7 +47,7 @@ class Sandbox:
         self.gate: Gate | None = None
         self.network = spec.network
         self.attempts: deque[Attempt] = deque(maxlen=1000)
-        self.changing = asyncio.Lock()  # one change of the network at a time
+        self.changing = asyncio.Lock()  # one change of the network, or the ceiling, at a time
         # Cleared while its files are read for a snapshot: nothing may be changed or started then.
         self.stillness = Stillness()
 

@@ -316,19 +316,29 @@ class Sandboxes(Use):
         self._arm(box)
         return box.info()
 
-    def update(self, sandbox_id: str, *, timeout_seconds: float | None = None, labels: Mapping[str, str] | None = None,
-               max_cost_micros: int | None = None) -> SandboxInfo:  # fmt: skip
-        """Change what may be changed of a running one; ``timeout_seconds`` counts from now."""
+    async def update(
+        self, sandbox_id: str, *, timeout_seconds: float | None = None, labels: Mapping[str, str] | None = None,
+        max_cost_micros: int | None = None,
+    ) -> SandboxInfo:  # fmt: skip
+        """Change what may be changed of a running one; ``timeout_seconds`` counts from now.
+
+        Raises:
+            SandboxError: it has stopped; or as for ``create``, where the daily limit does not allow that cost. Then
+                nothing is changed.
+        """
         box = self.get(sandbox_id)
         box.live()
+        if max_cost_micros is not None:
+            async with box.changing:
+                await self.spending.set_ceiling(box, max_cost_micros)
+                box.spec = replace(box.spec, max_cost_micros=max_cost_micros)
+                box.live()
+            self.spending.watch(box)
         if timeout_seconds is not None:
             box.expires_at = time.time() + timeout_seconds
             self._arm(box)
         if labels is not None:
             box.spec = replace(box.spec, labels=dict(labels))
-        if max_cost_micros is not None:
-            box.spec = replace(box.spec, max_cost_micros=max_cost_micros)
-            self.spending.watch(box)
         return box.info()
 
     # ------------------------------------------------------------ kept files, and the network
