@@ -120,7 +120,7 @@ def test_a_ceiling_that_is_raised_is_held_against_the_limit(path: Path, clock: C
         book.open_sandbox("a", spec(max_cost_micros=2 * SECOND))
         book.open_sandbox("b", spec(max_cost_micros=3 * SECOND))
         book.checkpoint("a", 1, 1)
-        with pytest.raises(SandboxError, match="max_cost_micros is 80000, and .* can give it 70000") as caught:
+        with pytest.raises(SandboxError, match=r"max_cost_micros is 80000, and .* can give it 70000") as caught:
             book.set_ceiling("a", 8 * SECOND)
         assert (caught.value.code, caught.value.status) == ("budget_exceeded", 409)
         assert book.limit().remaining_micros == 5 * SECOND  # nothing was changed

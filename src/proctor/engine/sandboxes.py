@@ -11,12 +11,11 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import (
-    NetworkRules,
     SandboxError,
     SandboxInfo,
     SandboxSpec,
@@ -341,7 +340,7 @@ class Sandboxes(Use):
             box.spec = replace(box.spec, labels=dict(labels))
         return box.info()
 
-    # ------------------------------------------------------------ kept files, and the network
+    # ------------------------------------------------------------ kept files
 
     async def snapshot(
         self, sandbox_id: str, *, name: str | None = None, labels: Mapping[str, str] | None = None,
@@ -372,31 +371,3 @@ class Sandboxes(Use):
     async def delete_snapshot(self, snapshot: str) -> None:
         """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
         await self.spending.stored(await self.roots.delete_snapshot(snapshot), until=time.time())
-
-    async def set_network(self, sandbox_id: str, rules: NetworkRules) -> None:
-        """Change what a sandbox may reach, now; connections made under the old rules are cut.
-
-        Raises:
-            SandboxError: ``invalid_network`` (400), or it has stopped.
-        """
-        check(rules)
-        box = self.get(sandbox_id)
-        async with box.changing:
-            room = box.live()
-            if not rules.internet:
-                if box.gate is not None:
-                    await box.gate.close()
-                    await room.unlisten()
-                box.gate = None
-            elif box.gate is not None:
-                await box.gate.set(rules)
-            else:
-                text = self.outside.files(rules)["/etc/pip.conf"]
-                await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
-                box.gate = await self.outside.open(room, rules, box.attempted)
-            box.network = rules
-            box.spec = replace(box.spec, network=rules)
-
-    def network_attempts(self, sandbox_id: str) -> Sequence[dict[str, Any]]:
-        """What its programs tried to reach, oldest first: the latest 1,000, over all changes of its rules."""
-        return [asdict(attempt) for attempt in self.get(sandbox_id).attempts]
