@@ -17,6 +17,7 @@ from box_help import SMALL, Boxes
 
 from proctor.core.sandbox import CommandSpec, SandboxError, SandboxSpec, State, StopReason
 from proctor.engine import room
+from proctor.engine.capacity import cores
 from proctor.engine.lobby import Lobby
 from proctor.engine.sandbox import Sandbox
 
@@ -308,6 +309,10 @@ def test_who_waits_too_long_or_asks_too_much_is_told_why() -> None:
     assert (caught.value.code, caught.value.status) == ("no_capacity", 409)
     with pytest.raises(SandboxError, match="more than this host gives"):
         own.run(own.engine.create(SandboxSpec(memory_mib=4096)))
+    with pytest.raises(SandboxError, match=r"vcpu: a sandbox of 1000 CPUs is more than this host has") as caught:
+        own.run(own.engine.create(SandboxSpec(**SMALL, vcpu=1000)))
+    assert (caught.value.code, caught.value.status) == ("too_large", 400)
+    assert f"ask for {cores()} or less" in (caught.value.hint or "")
 
     async def give_up_and_take() -> str:
         first = asyncio.ensure_future(own.engine.create(SandboxSpec(**SMALL)))

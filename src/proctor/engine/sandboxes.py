@@ -128,7 +128,7 @@ class Sandboxes(Use):
             on_wait: called with the number of creates before this one, when it has to wait and whenever that changes.
 
         Raises:
-            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu`` (400).
+            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu``, ``too_large`` (400).
             IsolationUnavailable: this host does not have the isolation that it names.
             InfrastructureError: this host failed.
         """
@@ -140,6 +140,7 @@ class Sandboxes(Use):
         seat = root = None
         try:
             check(spec.network)
+            capacity.check_vcpu(spec.vcpu)
             if spec.isolation not in WALLS:
                 raise IsolationUnavailable(
                     f"isolation {spec.isolation!r} is not there for sandboxes; they are behind {' or '.join(WALLS[1:])}"
