@@ -209,9 +209,17 @@ class Room:
         self._next += 1
         number = self._next
         asked = Asked(name, asyncio.get_running_loop().create_future())
+        frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
+        try:
+            protocol.unpack_head(frame[: protocol.HEAD.size])
+        except ValueError as exc:  # it would end the sandbox
+            words = protocol.MAX_HEADER >> 10
+            raise SandboxError(
+                f"arguments, environment and names of one request have at most {words} KiB, and its data {protocol.MAX_BODY >> 20} MiB",
+                code="request_too_large", status=413, hint="put them into a file",
+            ) from exc  # fmt: skip
         self._asked[number] = asked.come
         try:
-            frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
             await self.stream.send_whole(frame, [sock.fileno() for sock in give])
         except OSError as exc:
             self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))

@@ -96,7 +96,9 @@ class Sandbox:
 
     def kills(self) -> int:
         """Processes of it that the kernel has killed for memory."""
-        return group.meter.oom_kills() if (group := self.group) else 0
+        with contextlib.suppress(OSError):  # its group is being removed
+            return group.meter.oom_kills() if (group := self.group) else 0
+        return 0
 
     def live(self) -> Room:
         """Its room; SandboxError when it has stopped."""

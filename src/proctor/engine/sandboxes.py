@@ -195,6 +195,8 @@ class Sandboxes(Use):
             except SandboxError as exc:
                 fault = exc
                 await lobby.end(room)
+                if exc.status == 413:
+                    raise
                 continue
             except BaseException:
                 self.rooms.later(lobby.end(room))

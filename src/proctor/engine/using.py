@@ -143,7 +143,11 @@ class Use(ABC):
             else:
                 text = self.outside.files(rules)["/etc/pip.conf"]
                 await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
-                box.gate = await self.outside.open(room, rules, box.attempted)
+                gate = await self.outside.open(room, rules, box.attempted)
+                if box.state is not State.RUNNING:  # it was stopped meanwhile, and nobody else would close it
+                    await gate.close()
+                    box.live()
+                box.gate = gate
             box.network = rules
             box.spec = replace(box.spec, network=rules)
 
