@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from box_help import SMALL, Boxes
 
+from proctor.core.errors import InfrastructureError
 from proctor.core.sandbox import CommandSpec, SandboxError, SandboxSpec, State, StopReason
 from proctor.engine import room
 from proctor.engine.capacity import cores
@@ -212,6 +213,28 @@ def test_an_engine_closes_with_a_lobby_that_is_stopped() -> None:
     own.loop.close()
     assert not Path(f"/proc/{lobby}").exists()
     until_gone(lambda: [path for path in groups(os.getpid()) if name in path], "control groups")
+
+
+def test_an_engine_closes_while_a_room_does_not_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Boxes(spare=0)
+    assert own.engine.rooms.lobby is not None
+    supervisor = own.engine.rooms.lobby.link.agent.process.pid
+    (lobby,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+    monkeypatch.setattr(Lobby, "is_stopped", lambda self: False)  # as where a room is stopped before its first word
+    os.kill(lobby, signal.SIGSTOP)
+
+    async def make_and_close() -> BaseException | None:
+        making = asyncio.ensure_future(own.engine.create(SandboxSpec(**SMALL)))
+        own.engine.rooms.spare = 1
+        own.engine.rooms.fill()
+        await asyncio.sleep(0.1)
+        await own.engine.close()
+        return (await asyncio.gather(making, return_exceptions=True))[0]
+
+    failed = own.run(asyncio.wait_for(make_and_close(), 45))  # a room is waited for longer
+    assert isinstance(failed, InfrastructureError)
+    own.loop.close()
+    assert not Path(f"/proc/{lobby}").exists()
 
 
 def test_a_lobby_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ class Rooms:
         self.closed = False
         self._spares: list[tuple[Lobby, Room]] = []
         self._making = 0
+        self._makers: set[asyncio.Task[Any]] = set()
         self._number = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Lock = asyncio.Lock()
@@ -106,7 +107,9 @@ class Rooms:
         """Begin to make what is missing of the spare rooms."""
         while not self.closed and len(self._spares) + self._making < self.spare:
             self._making += 1
-            self.later(self._make())
+            making = self.later(self._make())
+            self._makers.add(making)
+            making.add_done_callback(self._makers.discard)
 
     async def _make(self) -> None:
         try:
@@ -140,6 +143,10 @@ class Rooms:
             self.later(lobby.end(room))
         for lobby in self._retired:
             lobby.leave()
+        for making in self._makers:
+            making.cancel()
+        if self.lobby:
+            self.lobby.retire()  # whoever still waits for a room of it is told
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self.lobby:
