@@ -213,9 +213,8 @@ class Room:
         try:
             protocol.unpack_head(frame[: protocol.HEAD.size])
         except ValueError as exc:  # it would end the sandbox
-            words = protocol.MAX_HEADER >> 10
             raise SandboxError(
-                f"arguments, environment and names of one request have at most {words} KiB, and its data {protocol.MAX_BODY >> 20} MiB",
+                f"arguments and environment have at most {protocol.MAX_HEADER >> 10} KiB, data {protocol.MAX_BODY >> 20} MiB",
                 code="request_too_large", status=413, hint="put them into a file",
             ) from exc  # fmt: skip
         self._asked[number] = asked.come
