@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -302,6 +304,34 @@ def test_list_and_end_by_label(runtime: Any) -> None:
 
 
 # ---------------------------------------------------------------- threads, loops, forks, ends
+
+
+@pytest.mark.parametrize("what", ["read_stream", "exec_stream"])
+def test_a_stream_that_is_collected_by_the_engines_own_thread_holds_nothing_up(what: str) -> None:
+    """Left in a cycle it ends wherever garbage is collected: in the thread that would have to answer, too."""
+    backend = EmbeddedBackend(spare=0)
+    runtime, loop = Runtime(backend=backend), backend.loop
+    with contextlib.closing(backend), runtime.sandboxes.create(memory_mib=64) as sbx:
+        sbx.files.write("f", "text")
+        held: list[object] = [sbx.files.read_stream("f") if what == "read_stream" else sbx.exec_stream("sleep 1000")]
+        next(held[0])  # type: ignore[call-overload]
+        held.append(held)
+        gc.disable()
+        try:
+            del held
+            loop.call_soon_threadsafe(gc.collect)
+            answered = threading.Event()
+            loop.call_soon_threadsafe(answered.set)
+            assert answered.wait(60)
+        finally:
+            gc.enable()
+        assert sbx.exec("echo goes on").stdout == "goes on\n"
+        for _ in range(600):
+            if not sbx.exec("pgrep -f 'sleep 100[0]'").stdout:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("the command of a stream that nobody reads runs on")
 
 
 def test_threads_share_the_sandboxes(backend: EmbeddedBackend) -> None:

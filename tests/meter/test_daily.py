@@ -102,7 +102,7 @@ def test_what_a_killed_process_left_open_sets_nothing_aside(path: Path, clock: C
 def test_ceilings_are_set_aside(path: Path, clock: Clock) -> None:
     with ledger(path, clock, daily_micros=10 * SECOND, **prices()) as book:
         book.open_sandbox("a", spec(max_cost_micros=6 * SECOND))
-        with pytest.raises(SandboxError, match="40000 left of its daily limit of 100000") as caught:
+        with pytest.raises(SandboxError, match="can give it 40000 of its daily limit of 100000") as caught:
             book.open_sandbox("b", spec(max_cost_micros=5 * SECOND))
         assert (caught.value.code, caught.value.status) == ("budget_exceeded", 409)
         book.admit(max_cost_micros=4 * SECOND)
@@ -113,6 +113,36 @@ def test_ceilings_are_set_aside(path: Path, clock: Clock) -> None:
         book.open_sandbox("b", spec(max_cost_micros=7 * SECOND))
         assert book.limit().remaining_micros == 0
         book.open_sandbox("c", spec())  # the day is not spent yet
+
+
+def test_a_ceiling_that_is_raised_is_held_against_the_limit(path: Path, clock: Clock) -> None:
+    with ledger(path, clock, daily_micros=10 * SECOND, **prices()) as book:
+        book.open_sandbox("a", spec(max_cost_micros=2 * SECOND))
+        book.open_sandbox("b", spec(max_cost_micros=3 * SECOND))
+        book.checkpoint("a", 1, 1)
+        with pytest.raises(SandboxError, match=r"max_cost_micros is 80000, and .* can give it 70000") as caught:
+            book.set_ceiling("a", 8 * SECOND)
+        assert (caught.value.code, caught.value.status) == ("budget_exceeded", 409)
+        assert book.limit().remaining_micros == 5 * SECOND  # nothing was changed
+        book.set_ceiling("a", 7 * SECOND)
+        assert book.limit().remaining_micros == 0
+        with pytest.raises(SandboxError, match="daily limit"):
+            book.open_sandbox("c", spec(max_cost_micros=1))
+        book.set_ceiling("a", 4 * SECOND)
+        assert book.limit().remaining_micros == 3 * SECOND
+        book.open_sandbox("free", spec())
+        with pytest.raises(SandboxError, match="can give it 30000"):
+            book.set_ceiling("free", 4 * SECOND)
+        book.set_ceiling("free", 3 * SECOND)
+        book.checkpoint("free", 9, 9)
+        with pytest.raises(SandboxError) as caught:
+            book.set_ceiling("a", 5 * SECOND)
+        assert (caught.value.code, caught.value.status) == ("spending_limit_reached", 402)
+        book.set_ceiling("a", 1)  # less is never refused
+    with ledger(path, clock, **prices()) as book:
+        book.set_ceiling("a", 10**12)
+        with pytest.raises(InputError, match="max_cost_micros"):
+            book.set_ceiling("a", 10**16)
 
 
 def test_storage_counts(path: Path, clock: Clock) -> None:

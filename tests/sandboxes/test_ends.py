@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,11 @@ from pathlib import Path
 import pytest
 from box_help import SMALL, Boxes
 
+from proctor.core.errors import InfrastructureError
 from proctor.core.sandbox import CommandSpec, SandboxError, SandboxSpec, State, StopReason
+from proctor.engine import room
+from proctor.engine.capacity import cores
+from proctor.engine.lobby import Lobby
 from proctor.engine.sandbox import Sandbox
 
 PATIENCE = 60.0
@@ -87,7 +92,7 @@ def test_a_lease_ends_by_itself_and_can_be_made_longer(boxes: Boxes) -> None:
     assert info.stopped_at is not None
     assert info.stopped_at >= info.expires_at  # never early
     assert boxes.engine.get(long.id).state is State.RUNNING
-    boxes.run(later(boxes.engine.update, long.id, timeout_seconds=0.1))
+    boxes.run(boxes.engine.update(long.id, timeout_seconds=0.1))
     boxes.run(asyncio.wait_for(asyncio.sleep(0.3), PATIENCE))
     with pytest.raises(SandboxError, match="stopped"):
         boxes.sh(long, "true")
@@ -107,7 +112,7 @@ def test_a_pid_1_that_has_no_time_does_not_hold_up_the_end_of_a_lease(
     if not metered:
         monkeypatch.setattr(box.group.meter, "cpu", False)
     os.kill(init, signal.SIGSTOP)
-    boxes.run(later(boxes.engine.update, box.id, timeout_seconds=0.1))
+    boxes.run(boxes.engine.update(box.id, timeout_seconds=0.1))
 
     async def ended() -> None:
         while box.state is State.RUNNING:
@@ -150,6 +155,112 @@ def test_the_agents_death_ends_its_sandboxes_and_the_next_ones_work(boxes: Boxes
         own.sh(box, "true")
     assert own.sh(own.new(), "echo again").stdout == b"again\n"
     own.close()
+
+
+@pytest.mark.parametrize("cgroup", [True, False])
+def test_a_lobby_that_makes_no_rooms_is_replaced_and_keeps_what_it_has(cgroup: bool) -> None:
+    """Stopped: a create goes to another; what runs in the old one goes on, ends when told to, and takes it along."""
+    own = Boxes(spare=0)
+    if not cgroup:
+        own.run(own.engine.rooms.close())  # the agent that has them
+        own.engine.rooms.closed = False
+        own.engine.rooms.boundary.cgroup = False
+    box = own.new()
+    old = own.engine.rooms.lobby
+    assert old is not None
+    supervisor = old.link.agent.process.pid
+    (lobby,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+    own.sh(box, "sleep 17171 > /dev/null 2>&1 &")
+    os.kill(lobby, signal.SIGSTOP)
+    try:
+
+        async def many() -> list[Sandbox]:
+            return await asyncio.gather(*(own.engine.create(SandboxSpec(**SMALL)) for _ in range(3)))
+
+        others = own.run(asyncio.wait_for(many(), 45))  # less than one is waited for on a busy host
+        assert old.retired
+        assert {other.lobby for other in others} == {own.engine.rooms.lobby} != {old}
+        assert own.sh(box, "echo alive").stdout == b"alive\n"
+        assert own.sh(own.new(), "echo again").stdout == b"again\n"
+        assert Path(f"/proc/{lobby}").exists()
+        own.run(asyncio.wait_for(own.engine.delete(box.id), 45))
+        until_gone(lambda: named("17171"), "processes")
+
+        async def ended() -> None:
+            while old.link.agent.process.returncode is None:
+                await asyncio.sleep(0.05)
+
+        own.run(asyncio.wait_for(ended(), 45))
+        assert not Path(f"/proc/{lobby}").exists()
+        assert own.sh(others[0], "echo here").stdout == b"here\n"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(lobby, signal.SIGCONT)
+        own.close()
+
+
+def test_an_engine_closes_with_a_lobby_that_is_stopped() -> None:
+    own = Boxes(spare=0)
+    box = own.new()
+    assert own.engine.rooms.lobby is not None
+    name = own.engine.rooms.lobby.link.agent.name
+    supervisor = own.engine.rooms.lobby.link.agent.process.pid
+    (lobby,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+    os.kill(lobby, signal.SIGSTOP)
+    assert own.sh(own.new(), "echo new").stdout == b"new\n"
+    assert own.sh(box, "echo old").stdout == b"old\n"
+    own.run(asyncio.wait_for(own.engine.close(), 60))
+    own.loop.close()
+    assert not Path(f"/proc/{lobby}").exists()
+    until_gone(lambda: [path for path in groups(os.getpid()) if name in path], "control groups")
+
+
+def test_an_engine_closes_while_a_room_does_not_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Boxes(spare=0)
+    assert own.engine.rooms.lobby is not None
+    supervisor = own.engine.rooms.lobby.link.agent.process.pid
+    (lobby,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+    monkeypatch.setattr(Lobby, "is_stopped", lambda self: False)  # as where a room is stopped before its first word
+    os.kill(lobby, signal.SIGSTOP)
+
+    async def make_and_close() -> BaseException | None:
+        making = asyncio.ensure_future(own.engine.create(SandboxSpec(**SMALL)))
+        own.engine.rooms.spare = 1
+        own.engine.rooms.fill()
+        await asyncio.sleep(0.1)
+        await own.engine.close()
+        return (await asyncio.gather(making, return_exceptions=True))[0]
+
+    failed = own.run(asyncio.wait_for(make_and_close(), 45))  # a room is waited for longer
+    assert isinstance(failed, InfrastructureError)
+    own.loop.close()
+    assert not Path(f"/proc/{lobby}").exists()
+
+
+def test_a_lobby_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not stopped, but without a room in the time that the busiest host takes, here a shorter one."""
+    own = Boxes(spare=0)
+    box = own.new()
+    old = own.engine.rooms.lobby
+    assert old is not None
+    supervisor = old.link.agent.process.pid
+    (lobby,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+    monkeypatch.setattr(Lobby, "is_stopped", lambda self: False)
+    os.kill(lobby, signal.SIGSTOP)
+    monkeypatch.setattr(room, "_READY_S", 0.2)
+    making = own.loop.create_task(own.engine.create(SandboxSpec(**SMALL)))
+
+    async def retired() -> None:
+        while not old.retired:
+            await asyncio.sleep(0.005)
+        monkeypatch.undo()  # the next one has its whole time
+
+    own.run(asyncio.wait_for(retired(), 45))
+    other = own.run(asyncio.wait_for(making, 45))
+    assert own.sh(other, "echo new").stdout == b"new\n"
+    assert own.sh(box, "echo old").stdout == b"old\n"
+    own.close()
+    assert not Path(f"/proc/{lobby}").exists()
 
 
 TRAINER = """
@@ -221,6 +332,10 @@ def test_who_waits_too_long_or_asks_too_much_is_told_why() -> None:
     assert (caught.value.code, caught.value.status) == ("no_capacity", 409)
     with pytest.raises(SandboxError, match="more than this host gives"):
         own.run(own.engine.create(SandboxSpec(memory_mib=4096)))
+    with pytest.raises(SandboxError, match=r"vcpu: a sandbox of 1000 CPUs is more than this host has") as caught:
+        own.run(own.engine.create(SandboxSpec(**SMALL, vcpu=1000)))
+    assert (caught.value.code, caught.value.status) == ("too_large", 400)
+    assert f"ask for {cores()} or less" in (caught.value.hint or "")
 
     async def give_up_and_take() -> str:
         first = asyncio.ensure_future(own.engine.create(SandboxSpec(**SMALL)))

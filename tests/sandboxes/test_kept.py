@@ -122,6 +122,43 @@ def test_sparse_files_longer_than_the_disk_are_refused_and_all_goes_on(kept: Box
     assert kept.sh(made, "cat f").stdout == b"small\n"
 
 
+DEEP = "import os\nfor _ in range({}):\n    os.mkdir('{}'); os.chdir('{}')\nopen('f', 'w').close()\n"
+
+
+@pytest.mark.parametrize(("times", "name"), [(30, "d" * 200), (160, "d")])
+def test_a_path_that_no_snapshot_holds_is_said_and_all_goes_on(kept: Boxes, times: int, name: str) -> None:
+    box = kept.new()
+    assert kept.python(box, DEEP.format(times, name, name)).exit_code == 0
+    with pytest.raises(SandboxError, match=r"longer than 4000 bytes, or deeper than 128 directories: remove") as caught:
+        kept.run(kept.engine.snapshot(box.id))
+    assert (caught.value.code, caught.value.status) == ("path_too_long", 400)
+    kept.sh(box, f"mv {name} /tmp/gone; rm -r /tmp/gone; echo 1 > here")
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, "cat here").stdout == b"1\n"
+
+
+def test_the_deepest_path_that_a_snapshot_holds_comes_back(kept: Boxes) -> None:
+    box = kept.new()
+    assert kept.python(box, DEEP.format(19, "d" * 200, "d" * 200)).exit_code == 0
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, "find . -name f | wc -c").stdout == b"3823\n"
+
+
+def test_names_of_whiteouts_are_names_like_others(kept: Boxes) -> None:
+    """In an image's archive ``.wh.a`` removes ``a``; in a sandbox it is what a program called a file."""
+    box = kept.new()
+    kept.sh(
+        box,
+        "mkdir a; echo 1 > a/b; echo 2 > a/.wh.b; echo 3 > .wh.a; echo 4 > a/.wh..wh..opq; mkdir .wh.q; echo 5 > .wh.q/.wh.x",
+    )
+    look = "find . -type f | sort | xargs tail -qn1 | tr -d '\\n'"
+    made = kept.new(snapshot=kept.run(kept.engine.snapshot(box.id)).id)
+    assert kept.sh(made, look).stdout == b"35421"
+    kept.sh(made, "rm a/b; echo 6 > a/.wh.c; echo 7 > a/c")
+    again = kept.new(snapshot=kept.run(kept.engine.snapshot(made.id)).id)
+    assert kept.sh(again, look).stdout == b"354267"
+
+
 def test_what_a_program_plants_in_its_files_does_nothing_on_the_host(kept: Boxes, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched")

@@ -69,3 +69,19 @@ def test_a_daily_limit_refuses_creates_and_frees_what_they_held(tmp_path: Path) 
         with pytest.raises(SandboxError):
             own.run(own.engine.create(SandboxSpec(**SMALL, max_cost_micros=1)))
         own.close()
+
+
+def test_a_ceiling_is_raised_within_the_daily_limit_alone(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite", prices=Prices(), daily_micros=1000) as ledger:
+        own = Boxes(ledger=ledger)
+        box = own.new(max_cost_micros=100)
+        other = own.new(max_cost_micros=500)
+        before = box.expires_at
+        with pytest.raises(SandboxError) as caught:
+            own.run(own.engine.update(box.id, max_cost_micros=900, timeout_seconds=9000))
+        assert (caught.value.code, caught.value.status) == ("budget_exceeded", 409)
+        assert (box.spec.max_cost_micros, box.expires_at) == (100, before)
+        assert own.run(own.engine.update(box.id, max_cost_micros=400)).spec.max_cost_micros == 400
+        own.run(own.engine.delete(other.id))
+        assert own.run(own.engine.update(box.id, max_cost_micros=900)).spec.max_cost_micros == 900
+        own.close()

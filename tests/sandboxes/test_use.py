@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import signal
 import textwrap
 
 import pytest
@@ -18,6 +20,50 @@ def test_streams_exit_code_and_signal(boxes: Boxes, box: Sandbox) -> None:
     out = boxes.sh(box, "echo out; echo err >&2; exit 3")
     assert (out.stdout, out.stderr, out.exit_code, out.timed_out) == (b"out\n", b"err\n", 3, False)
     assert boxes.sh(box, "kill -TERM $$").exit_code == -15
+
+
+def test_a_request_that_is_too_large_is_refused_and_the_sandbox_goes_on(boxes: Boxes, box: Sandbox) -> None:
+    with pytest.raises(SandboxError, match="at most 1024 KiB") as caught:
+        boxes.command(box, "echo", "x" * (2 << 20))
+    assert (caught.value.code, caught.value.status) == ("request_too_large", 413)
+    with pytest.raises(SandboxError, match="at most 1024 KiB"):
+        boxes.command(box, "true", env={"A": "x" * (2 << 20)})
+    with pytest.raises(SandboxError, match="at most 1024 KiB"):
+        boxes.new(env={"A": "x" * (2 << 20)})
+    assert boxes.command(box, "echo", "alive").stdout == b"alive\n"
+
+
+def test_files_left_open_are_bounded_and_leave_nothing_behind(boxes: Boxes, box: Sandbox) -> None:
+    boxes.file(box, "write", b"1", path="f")
+    handles = [boxes.file(box, "open", path="f")[0]["handle"] for _ in range(64)]
+    for _ in range(100):
+        with pytest.raises(SandboxError, match="end one first"):
+            boxes.file(box, "write", b"2", path="g")
+    for handle in handles:
+        boxes.file(box, "close", handle=handle)
+    assert boxes.sh(box, "ls -A").stdout == b"f\n"
+    boxes.file(box, "write", b"2", path="g")
+
+
+def test_whoever_sends_to_a_sandbox_that_ends_is_told(boxes: Boxes) -> None:
+    """Its pid 1 takes nothing any more: what waits to be sent does not wait for ever."""
+    box = boxes.new()
+    if box.group is None or not box.group.processes():
+        pytest.skip("without a control group nobody here knows the sandbox's processes")
+    (init,) = box.group.processes()
+
+    async def send_and_stop() -> list[object]:
+        os.kill(init, signal.SIGSTOP)
+        sends = [
+            asyncio.ensure_future(boxes.engine.files(box.id, "write", bytes(1 << 20), path=f"f{number}"))
+            for number in range(8)
+        ]
+        await asyncio.sleep(0.2)
+        await boxes.engine.delete(box.id)
+        return list(await asyncio.wait_for(asyncio.gather(*sends, return_exceptions=True), 45))
+
+    answers = boxes.run(send_and_stop())
+    assert {getattr(answer, "code", answer) for answer in answers} == {"sandbox_stopped"}
 
 
 def test_no_shell_stands_between_an_argument_and_a_program(boxes: Boxes, box: Sandbox) -> None:

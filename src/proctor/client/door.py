@@ -191,6 +191,14 @@ class AsyncDoor:
         await asyncio.sleep(seconds)
 
 
+def on_loop(loop: asyncio.AbstractEventLoop) -> bool:
+    """This thread runs the loop now. Where it collects garbage, it closes generators that nobody holds any more."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 class SyncDoor:
     """For callers that wait, in any thread, a running event loop's included."""
 
@@ -211,6 +219,9 @@ class SyncDoor:
             events.put(_END)
 
         call = _Call(self.backend, make(events.put), end)
+        if on_loop(self.backend.loop):
+            call.begin()
+            raise ConnectionError("there nobody may wait for an answer; it is done all the same", code="own_loop")
         try:
             call.begin()
             while (event := events.get()) is not _END:

@@ -185,7 +185,7 @@ class EmbeddedBackend(EmbeddedFiles):
         max_cost_micros: int | None,
     ) -> SandboxInfo:  # fmt: skip
         """See ``Backend``."""
-        return self.engine.update(
+        return await self.engine.update(
             sandbox_id, timeout_seconds=timeout_seconds, labels=labels, max_cost_micros=max_cost_micros
         )
 

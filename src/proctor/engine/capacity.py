@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+from proctor.core.sandbox import SandboxError
+
 _UNKNOWN_MIB = 1024
 
 
@@ -23,6 +25,15 @@ def cores() -> int:
         except (OSError, ValueError):
             continue
     return max(1, count)
+
+
+def check_vcpu(vcpu: float) -> None:
+    """SandboxError ``too_large`` for more CPUs than this process may use."""
+    if vcpu > (most := cores()):
+        raise SandboxError(
+            f"vcpu: a sandbox of {vcpu:g} CPUs is more than this host has for one ({most})", code="too_large", status=400,
+            hint=f"ask for {most} or less",
+        )  # fmt: skip
 
 
 def free_mib() -> int:

@@ -245,7 +245,7 @@ class Link:
             deadline, pause = clock() + END_S, 0.001
             # Looked at now and then, not waited for in a thread: at the interpreter's end there are no new threads.
             while process.poll() is None:
-                if clock() > deadline or _stopped(process.pid):
+                if clock() > deadline or is_stopped(process.pid):
                     process.kill()  # by force, and its leavings by hand
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 0.05)
@@ -264,7 +264,7 @@ def _retrieved(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-def _stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Someone has sent the process SIGSTOP."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"

@@ -40,6 +40,10 @@ _CODES = {
 OnOutput = Callable[[int, bytes], Awaitable[None] | None]  # 1 stdout or 2 stderr, and bytes
 
 
+class RoomLate(InfrastructureError):
+    """A room said nothing in the time in which it comes up on the busiest host."""
+
+
 class Arrived:
     """Output that its reader has not taken yet, in order; neighbours of one stream are joined."""
 
@@ -122,7 +126,9 @@ class Room:
         try:
             async with asyncio.timeout(_READY_S):
                 kind, header, _ = await self._frame(0)
-        except (TimeoutError, EOFError, OSError) as exc:
+        except TimeoutError as exc:
+            raise RoomLate(f"a sandbox did not come up in {_READY_S:.0f} s") from exc
+        except (EOFError, OSError) as exc:
             raise InfrastructureError("a sandbox did not come up") from exc
         if kind == protocol.FAULT:
             raise InfrastructureError(f"a sandbox did not come up: {_words(header.get('message'))}")
@@ -203,9 +209,16 @@ class Room:
         self._next += 1
         number = self._next
         asked = Asked(name, asyncio.get_running_loop().create_future())
+        frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
+        try:
+            protocol.unpack_head(frame[: protocol.HEAD.size])
+        except ValueError as exc:  # it would end the sandbox
+            raise SandboxError(
+                f"arguments and environment have at most {protocol.MAX_HEADER >> 10} KiB, data {protocol.MAX_BODY >> 20} MiB",
+                code="request_too_large", status=413, hint="put them into a file",
+            ) from exc  # fmt: skip
         self._asked[number] = asked.come
         try:
-            frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
             await self.stream.send_whole(frame, [sock.fileno() for sock in give])
         except OSError as exc:
             self.fail(InfrastructureError(f"the sandbox ended{self.why()}"))

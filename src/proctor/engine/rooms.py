@@ -11,7 +11,7 @@ from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.image import Image
-from proctor.engine.lobby import Lobby
+from proctor.engine.lobby import Lobby, Stuck
 from proctor.engine.room import Room
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import POINT, Ground
@@ -30,9 +30,11 @@ class Rooms:
     def __init__(self, boundary: LobbyBoundary, image: Image, spare: int) -> None:
         self.boundary, self.image, self.spare = boundary, image, spare
         self.lobby: Lobby | None = None
+        self._retired: set[Lobby] = set()
         self.closed = False
         self._spares: list[tuple[Lobby, Room]] = []
         self._making = 0
+        self._makers: set[asyncio.Task[Any]] = set()
         self._number = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Lock = asyncio.Lock()
@@ -51,11 +53,11 @@ class Rooms:
             InfrastructureError: it does not come up.
         """
         async with self._starting:
-            if self.lobby is not None and not self.lobby.closed:
+            if self.lobby is not None and not self.lobby.closed and not self.lobby.retired:
                 return self.lobby
             if self.closed:
                 raise InfrastructureError("the engine of the sandboxes was closed")
-            if self.lobby is not None:
+            if self.lobby is not None and not self.lobby.retired:
                 self.later(self.lobby.close())
             fault = InfrastructureError("no agent came up")
             for _ in range(ATTEMPTS):
@@ -76,19 +78,42 @@ class Rooms:
             if room.broken is None:
                 return lobby, room
             self.later(lobby.end(room))
+        try:
+            return await self._new()
+        except Stuck:  # which says nothing of the next lobby
+            return await self._new()
+
+    async def _new(self) -> tuple[Lobby, Room]:
         lobby = await self.agent()
-        return lobby, await lobby.room()
+        try:
+            return lobby, await lobby.room()
+        except Stuck:
+            self._retire(lobby)
+            raise
+
+    def _retire(self, lobby: Lobby) -> None:
+        """Let a lobby be that makes no rooms, until those that it has made have ended: they need it for nothing."""
+        if lobby.retired:
+            return
+        lobby.retire()
+        self._retired.add(lobby)
+        for other, room in self._spares:
+            if other is lobby:
+                self.later(lobby.end(room))
+        self._spares = [(other, room) for other, room in self._spares if other is not lobby]
+        self.later(lobby.outlive()).add_done_callback(lambda _: self._retired.discard(lobby))
 
     def fill(self) -> None:
         """Begin to make what is missing of the spare rooms."""
         while not self.closed and len(self._spares) + self._making < self.spare:
             self._making += 1
-            self.later(self._make())
+            making = self.later(self._make())
+            self._makers.add(making)
+            making.add_done_callback(self._makers.discard)
 
     async def _make(self) -> None:
         try:
-            lobby = await self.agent()
-            room = await lobby.room()
+            lobby, room = await self._new()
         except InfrastructureError:
             return  # whoever needs one tries himself and is told
         finally:
@@ -107,8 +132,8 @@ class Rooms:
 
     def forget(self) -> None:
         """In a forked child: they are the parent's."""
-        if self.lobby:
-            self.lobby.forget()
+        for lobby in {*self._retired, *([self.lobby] if self.lobby else [])}:
+            lobby.forget()
 
     async def close(self) -> None:
         """End everything and wait until nothing is left."""
@@ -116,6 +141,12 @@ class Rooms:
         while self._spares:
             lobby, room = self._spares.pop()
             self.later(lobby.end(room))
+        for lobby in self._retired:
+            lobby.leave()
+        for making in self._makers:
+            making.cancel()
+        if self.lobby:
+            self.lobby.retire()  # whoever still waits for a room of it is told
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self.lobby:

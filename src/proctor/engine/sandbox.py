@@ -47,7 +47,7 @@ class Sandbox:
         self.gate: Gate | None = None
         self.network = spec.network
         self.attempts: deque[Attempt] = deque(maxlen=1000)
-        self.changing = asyncio.Lock()  # one change of the network at a time
+        self.changing = asyncio.Lock()  # one change of the network, or the ceiling, at a time
         # Cleared while its files are read for a snapshot: nothing may be changed or started then.
         self.stillness = Stillness()
 
@@ -96,7 +96,9 @@ class Sandbox:
 
     def kills(self) -> int:
         """Processes of it that the kernel has killed for memory."""
-        return group.meter.oom_kills() if (group := self.group) else 0
+        with contextlib.suppress(OSError):  # its group is being removed
+            return group.meter.oom_kills() if (group := self.group) else 0
+        return 0
 
     def live(self) -> Room:
         """Its room; SandboxError when it has stopped."""

@@ -11,12 +11,11 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.sandbox import (
-    NetworkRules,
     SandboxError,
     SandboxInfo,
     SandboxSpec,
@@ -129,7 +128,7 @@ class Sandboxes(Use):
             on_wait: called with the number of creates before this one, when it has to wait and whenever that changes.
 
         Raises:
-            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu`` (400).
+            SandboxError: ``no_capacity`` (409) after ``wait_s``, ``name_taken`` (409), ``no_gpu``, ``too_large`` (400).
             IsolationUnavailable: this host does not have the isolation that it names.
             InfrastructureError: this host failed.
         """
@@ -141,6 +140,7 @@ class Sandboxes(Use):
         seat = root = None
         try:
             check(spec.network)
+            capacity.check_vcpu(spec.vcpu)
             if spec.isolation not in WALLS:
                 raise IsolationUnavailable(
                     f"isolation {spec.isolation!r} is not there for sandboxes; they are behind {' or '.join(WALLS[1:])}"
@@ -187,14 +187,16 @@ class Sandboxes(Use):
         fault: BaseException | None = None
         for _ in range(ATTEMPTS):
             lobby, room = await rooms.take()
-            lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
             try:
+                lobby.groups[room.number].bound(box.spec.bound_mib, lobby.boundary.processes, box.spec.vcpu)
                 await room.request("open", **self.plan(box, lobby))
                 if box.spec.network.internet:
                     box.gate = await self.outside.open(room, box.spec.network, box.attempted)
             except SandboxError as exc:
                 fault = exc
                 await lobby.end(room)
+                if exc.status == 413:
+                    raise
                 continue
             except BaseException:
                 self.rooms.later(lobby.end(room))
@@ -316,22 +318,32 @@ class Sandboxes(Use):
         self._arm(box)
         return box.info()
 
-    def update(self, sandbox_id: str, *, timeout_seconds: float | None = None, labels: Mapping[str, str] | None = None,
-               max_cost_micros: int | None = None) -> SandboxInfo:  # fmt: skip
-        """Change what may be changed of a running one; ``timeout_seconds`` counts from now."""
+    async def update(
+        self, sandbox_id: str, *, timeout_seconds: float | None = None, labels: Mapping[str, str] | None = None,
+        max_cost_micros: int | None = None,
+    ) -> SandboxInfo:  # fmt: skip
+        """Change what may be changed of a running one; ``timeout_seconds`` counts from now.
+
+        Raises:
+            SandboxError: it has stopped; or as for ``create``, where the daily limit does not allow that cost. Then
+                nothing is changed.
+        """
         box = self.get(sandbox_id)
         box.live()
+        if max_cost_micros is not None:
+            async with box.changing:
+                await self.spending.set_ceiling(box, max_cost_micros)
+                box.spec = replace(box.spec, max_cost_micros=max_cost_micros)
+                box.live()
+            self.spending.watch(box)
         if timeout_seconds is not None:
             box.expires_at = time.time() + timeout_seconds
             self._arm(box)
         if labels is not None:
             box.spec = replace(box.spec, labels=dict(labels))
-        if max_cost_micros is not None:
-            box.spec = replace(box.spec, max_cost_micros=max_cost_micros)
-            self.spending.watch(box)
         return box.info()
 
-    # ------------------------------------------------------------ kept files, and the network
+    # ------------------------------------------------------------ kept files
 
     async def snapshot(
         self, sandbox_id: str, *, name: str | None = None, labels: Mapping[str, str] | None = None,
@@ -362,31 +374,3 @@ class Sandboxes(Use):
     async def delete_snapshot(self, snapshot: str) -> None:
         """Remove one; SandboxError ``in_use`` (409) while a sandbox lies on it."""
         await self.spending.stored(await self.roots.delete_snapshot(snapshot), until=time.time())
-
-    async def set_network(self, sandbox_id: str, rules: NetworkRules) -> None:
-        """Change what a sandbox may reach, now; connections made under the old rules are cut.
-
-        Raises:
-            SandboxError: ``invalid_network`` (400), or it has stopped.
-        """
-        check(rules)
-        box = self.get(sandbox_id)
-        async with box.changing:
-            room = box.live()
-            if not rules.internet:
-                if box.gate is not None:
-                    await box.gate.close()
-                    await room.unlisten()
-                box.gate = None
-            elif box.gate is not None:
-                await box.gate.set(rules)
-            else:
-                text = self.outside.files(rules)["/etc/pip.conf"]
-                await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
-                box.gate = await self.outside.open(room, rules, box.attempted)
-            box.network = rules
-            box.spec = replace(box.spec, network=rules)
-
-    def network_attempts(self, sandbox_id: str) -> Sequence[dict[str, Any]]:
-        """What its programs tried to reach, oldest first: the latest 1,000, over all changes of its rules."""
-        return [asdict(attempt) for attempt in self.get(sandbox_id).attempts]

@@ -39,6 +39,11 @@ class Spending:
         if self.ledger is not None:
             await asyncio.to_thread(self.ledger.open_sandbox, box.id, box.spec)
 
+    async def set_ceiling(self, box: Sandbox, max_cost_micros: int) -> None:
+        """Note another ceiling; raises as ``begin`` where the daily limit does not allow it."""
+        if self.ledger is not None:
+            await asyncio.to_thread(self.ledger.set_ceiling, box.id, max_cost_micros)
+
     def watch(self, box: Sandbox) -> None:
         """End it when it reaches its ceiling; to be called again when that was changed."""
         if (timer := self._timers.pop(box.id, None)) is not None:

@@ -7,6 +7,7 @@ agent's last outcomes are read although it did not take the next case any more.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 
@@ -21,6 +22,8 @@ class Stream:
         self.sock = sock
         self._buffer = bytearray()
         self._turn = asyncio.Lock()
+        self._room: asyncio.Event | None = None  # of a send that waits
+        self._dropped = False
 
     async def exactly(self, count: int) -> bytes:
         """The next ``count`` bytes; EOFError when the other end has closed before."""
@@ -75,10 +78,14 @@ class Stream:
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()
         room = asyncio.Event()
+        if self._dropped:
+            raise BrokenPipeError(errno.EPIPE, "the stream was dropped")
         loop.add_writer(self.sock, room.set)
+        self._room = room
         try:
             await room.wait()
         finally:
+            self._room = None
             if self.sock.fileno() >= 0:
                 loop.remove_writer(self.sock)
 
@@ -95,7 +102,10 @@ class Stream:
         return False
 
     def drop(self) -> None:
-        """Let the loop forget the socket, so that it may be closed."""
+        """Let the loop forget the socket, so that it may be closed. A send that waits fails."""
+        self._dropped = True
+        if self._room is not None:
+            self._room.set()
         if self.sock.fileno() >= 0:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self.sock)

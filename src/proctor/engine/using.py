@@ -1,15 +1,16 @@
-"""What is done with a sandbox while it runs: commands and files."""
+"""What is done with a sandbox while it runs: commands, files, and its way out."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from proctor.core.sandbox import CommandOutcome, CommandSpec, SandboxError, State, StopReason
-from proctor.engine.outside import Outside
+from proctor.core.sandbox import CommandOutcome, CommandSpec, NetworkRules, SandboxError, State, StopReason
+from proctor.engine.outside import Outside, check
 from proctor.engine.room import OnOutput, Running
 from proctor.engine.rooms import Rooms
 from proctor.engine.sandbox import Sandbox
@@ -119,3 +120,37 @@ class Use(ABC):
         box = self.get(sandbox_id)
         async with box.stillness.use():
             return await box.live().request(f"files.{name}", body, **header)
+
+    # ------------------------------------------------------------ network
+
+    async def set_network(self, sandbox_id: str, rules: NetworkRules) -> None:
+        """Change what a sandbox may reach, now; connections made under the old rules are cut.
+
+        Raises:
+            SandboxError: ``invalid_network`` (400), or it has stopped.
+        """
+        check(rules)
+        box = self.get(sandbox_id)
+        async with box.changing:
+            room = box.live()
+            if not rules.internet:
+                if box.gate is not None:
+                    await box.gate.close()
+                    await room.unlisten()
+                box.gate = None
+            elif box.gate is not None:
+                await box.gate.set(rules)
+            else:
+                text = self.outside.files(rules)["/etc/pip.conf"]
+                await self.files(sandbox_id, "write", text.encode(), path="/etc/pip.conf")
+                gate = await self.outside.open(room, rules, box.attempted)
+                if box.state is not State.RUNNING:  # it was stopped meanwhile, and nobody else would close it
+                    await gate.close()
+                    box.live()
+                box.gate = gate
+            box.network = rules
+            box.spec = replace(box.spec, network=rules)
+
+    def network_attempts(self, sandbox_id: str) -> Sequence[dict[str, Any]]:
+        """What its programs tried to reach, oldest first: the latest 1,000, over all changes of its rules."""
+        return [asdict(attempt) for attempt in self.get(sandbox_id).attempts]

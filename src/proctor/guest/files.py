@@ -97,6 +97,7 @@ class Files:
             if was is not None and not stat.S_ISREG(was.st_mode):
                 raise Refused("not_a_file", f"{path!r} is there and is no regular file")
             part = f".{name[:100]}.{os.urandom(6).hex()}"
+            self._room()
             fd = high(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
             os.fchmod(fd, mode & 0o1777 if mode is not None else stat.S_IMODE(was.st_mode) if was else 0o644)
             os.fchown(fd, self.uid, self.uid)
@@ -140,6 +141,7 @@ class Files:
 
     def open(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Begin to read a file."""
+        self._room()
         fd = open_at(self.path(header), os.O_RDONLY)
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
@@ -158,10 +160,12 @@ class Files:
         except KeyError:
             raise Refused("no_such_handle", "the file is not open") from None
 
-    def _keep(self, fd: int, place: Place | None) -> int:
+    def _room(self) -> None:
+        """Refuse one more open file than there may be."""
         if len(self._open) >= MOST_OPEN:
-            os.close(fd)
             raise Refused("too_many_files", f"{MOST_OPEN} files are being read and written; end one first")
+
+    def _keep(self, fd: int, place: Place | None) -> int:
         self._number += 1
         self._open[self._number] = fd, place
         return self._number

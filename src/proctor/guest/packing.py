@@ -16,10 +16,15 @@ from . import floor
 
 OPAQUE = "user.overlay.opaque", "trusted.overlay.opaque"  # of the kernel's overlays, and of gVisor's
 _COPY = 1 << 20
+MOST_BYTES, MOST_DEEP = 4000, 128  # of a path, and its components: of what a snapshot holds, and can be asked for here
 
 
 class TooLarge(Exception):
     """The files are longer than the disk that they lie on: sparse ones, which a stream would fill with zeros."""
+
+
+class TooDeep(Exception):
+    """A file lies at a path that no snapshot holds."""
 
 
 def pack(built: floor.Floor, sink: int, most: int) -> None:
@@ -40,12 +45,14 @@ def pack(built: floor.Floor, sink: int, most: int) -> None:
         for place, upper in built.uppers:
             top = f"/proc/self/fd/{upper}"
             for inside in _walk(top):
-                path = f"{top}/{inside}"
+                path, name = f"{top}/{inside}", f"{place}/{inside}".lstrip("/")
+                if len(os.fsencode(name)) > MOST_BYTES or name.count("/") >= MOST_DEEP:
+                    raise TooDeep
                 info = os.lstat(path)
                 total += info.st_size if stat.S_ISREG(info.st_mode) else 0
                 if total > most:
                     raise TooLarge(f"the files are longer than {most} bytes")
-                _add(tar, f"{place}/{inside}".lstrip("/"), path, info, links)
+                _add(tar, name, path, info, links)
                 tar.members.clear()  # type: ignore[attr-defined]  # else all headers stay in memory, which is the sandbox's
 
 

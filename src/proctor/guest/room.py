@@ -28,7 +28,7 @@ from .stream import FAILED, high, read_exact, take_fds, write_all
 
 PORTS = (3128, 80, 443)  # TCP: what a program asks for by proxy, by HTTP, by TLS
 DNS_PORT = 53
-_TOO_LARGE = 71
+_TOO_LARGE, _TOO_DEEP = 71, 72
 
 
 class Room:
@@ -263,6 +263,8 @@ class Room:
             packing.pack(self.floor, sink, most)
         except packing.TooLarge:
             return _TOO_LARGE
+        except packing.TooDeep:
+            return _TOO_DEEP
         except Exception:
             return FAILED
         return 0
@@ -277,6 +279,9 @@ class Room:
                 pass
         if status == _TOO_LARGE << 8:
             answer |= {"error": "too_large", "message": "the files are longer than the disk: some are sparse"}
+        elif status == _TOO_DEEP << 8:
+            said = f"a path is longer than {packing.MOST_BYTES} bytes, or deeper than {packing.MOST_DEEP} directories: remove it"
+            answer |= {"error": "path_too_long", "message": f"{said}, or move it up"}
         elif status:
             answer |= {"error": "not_packed", "message": "the files could not be read"}
         self.send(protocol.ANSWER, answer)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -135,15 +136,36 @@ class Ledger(Book):
             except LedgerError as error:
                 self._fail(error)
                 if limit is not None:
-                    raise SandboxError(
-                        f"{error}, and without it the daily limit of the key {new.key!r:.80} cannot be checked",
-                        code="ledger_unavailable",
-                        status=503,
-                        hint="put the ledger right, or take the limit away (daily_micros in the settings, section [limits])",
-                    ) from error
+                    raise _unchecked(error, new.key) from error
                 self._keep(new)
                 return
             self._live[new.id] = new
+
+    def set_ceiling(self, sandbox_id: str, max_cost_micros: int) -> None:
+        """Give a running sandbox another ceiling. A higher one is held against the daily limit like a new sandbox's.
+
+        Raises:
+            SandboxError: as for ``open_sandbox``; then it has the ceiling that it had.
+            InputError: the figure is unusable.
+        """
+        ceiling = whole_micros(max_cost_micros, "max_cost_micros")
+        with file.using():
+            self._own()
+            if self.daily_micros is not None:
+                self._write_now()
+            try:
+                with self._writing() as database:
+                    row = database.execute("SELECT key, ceiling FROM sandboxes WHERE id = ?", (sandbox_id,)).fetchone()
+                    database.execute("UPDATE sandboxes SET ceiling = ? WHERE id = ?", (ceiling, sandbox_id))
+                    if row is not None and (row[1] is None or row[1] < max_cost_micros):
+                        self._daily(database, row[0], self.daily_micros).admit_raised(max_cost_micros)
+            except LedgerError as error:
+                self._fail(error)
+                if self.daily_micros is not None:
+                    raise _unchecked(error, LOCAL) from error
+            for known in (self._live, self._openings):
+                if sandbox_id in known:
+                    known[sandbox_id] = replace(known[sandbox_id], ceiling=ceiling)
 
     def checkpoint(self, sandbox_id: str, cpu_seconds: float, wall_seconds: float) -> None:
         """Say what a running sandbox has used since its start. Lower figures than before change nothing.
@@ -353,3 +375,12 @@ class Ledger(Book):
         running, reserved = entries.running_now(database, self._lists, key, now, self._ticks())
         used = (row[0] if row else 0) + sum(stored.values()) + running
         return DailyLimit(key, limit, used // PICOS, -(-reserved // PICOS), next_day(now))
+
+
+def _unchecked(error: LedgerError, key: str) -> SandboxError:
+    return SandboxError(
+        f"{error}, and without it the daily limit of the key {key!r:.80} cannot be checked",
+        code="ledger_unavailable",
+        status=503,
+        hint="put the ledger right, or take the limit away (daily_micros in the settings, section [limits])",
+    )

@@ -55,9 +55,27 @@ class DailyLimit:
             SandboxError: ``spending_limit_reached`` (402) or ``budget_exceeded`` (409).
         """
         remaining = self.remaining_micros
-        if self.limit_micros is None or remaining is None:
+        if remaining is None:
             return
-        if self.used_micros >= self.limit_micros:
+        self._not_spent()
+        if max_cost_micros is not None and max_cost_micros > remaining:
+            raise self._beyond(max_cost_micros, remaining)
+
+    def admit_raised(self, max_cost_micros: int) -> None:
+        """See that a running sandbox may have such a ceiling, for which ``reserved_micros`` is as if it had it.
+
+        Raises:
+            SandboxError: as for ``admit``.
+        """
+        if self.limit_micros is None:
+            return
+        self._not_spent()
+        over = self.used_micros + self.reserved_micros - self.limit_micros
+        if over > 0:
+            raise self._beyond(max_cost_micros, max(0, max_cost_micros - over))
+
+    def _not_spent(self) -> None:
+        if self.limit_micros is not None and self.used_micros >= self.limit_micros:
             raise SandboxError(
                 f"the key {self.key!r:.80} has spent {dollars(self.used_micros)} today (UTC), and its daily limit is "
                 f"{dollars(self.limit_micros)}",
@@ -65,14 +83,15 @@ class DailyLimit:
                 status=402,
                 hint=f"it can spend again from {self.resets_at}; a higher limit is daily_micros in the settings, section [limits]",
             )
-        if max_cost_micros is not None and max_cost_micros > remaining:
-            raise SandboxError(
-                f"max_cost_micros is {max_cost_micros}, and the key {self.key!r:.80} has {remaining} left of its daily limit of "
-                f"{self.limit_micros}: {self.used_micros} are spent, {self.reserved_micros} are set aside for what runs",
-                code="budget_exceeded",
-                status=409,
-                hint=f"give {remaining} or less, wait until others have ended, or until {self.resets_at}",
-            )
+
+    def _beyond(self, asked: int, most: int) -> SandboxError:
+        return SandboxError(
+            f"max_cost_micros is {asked}, and the key {self.key!r:.80} can give it {most} of its daily limit of "
+            f"{self.limit_micros}: {self.used_micros} are spent, and the rest is set aside for what runs",
+            code="budget_exceeded",
+            status=409,
+            hint=f"give {most} or less, wait until others have ended, or until {self.resets_at}",
+        )
 
 
 def daily_micros(settings: Settings) -> int | None:
