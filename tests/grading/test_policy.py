@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import proctor
 from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import Outcome
@@ -157,3 +158,8 @@ def test_the_first_case_that_fails_gives_the_verdict() -> None:
     assert made(OK, WRONG, CRASH).verdict is WRONG
     assert made(OK, CRASH, WRONG).verdict is CRASH
     assert made().verdict is Verdict.INFRASTRUCTURE_ERROR
+
+
+@pytest.mark.parametrize("name", ["crash_penalty", "slow_penalty", "compile_bonus", "audit_penalty"])
+def test_a_step_without_an_amount_is_the_same_in_a_spec_and_in_python(name: str) -> None:
+    assert parse_policy(f"share+{name}").name == (share | getattr(proctor, name)()).name

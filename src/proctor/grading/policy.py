@@ -118,13 +118,21 @@ _STEPS: dict[str, Callable[[Grade, float, float], float]] = {
     "compile_bonus": _ran,
     "audit_penalty": _audited,
 }
+_AMOUNTS = {
+    "crash_penalty": 0.1,
+    "slow_penalty": 0.1,
+    "compile_bonus": 0.1,
+    "audit_penalty": 0.5,
+}  # where none is given
 
 
 @overload
 def crash_penalty(policy: AnyPolicy, by: float = ...) -> Policy: ...
 @overload
 def crash_penalty(policy: float = ...) -> Step: ...
-def crash_penalty(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | Step:
+def crash_penalty(
+    policy: AnyPolicy | float = _AMOUNTS["crash_penalty"], by: float = _AMOUNTS["crash_penalty"]
+) -> Policy | Step:
     """Lower the reward by ``by``, once, where any case crashed, met a limit or broke the rules.
 
     No code and code that does not compile count as a crash, so a wrong answer
@@ -138,7 +146,9 @@ def crash_penalty(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | 
 def slow_penalty(policy: AnyPolicy, by: float = ...) -> Policy: ...
 @overload
 def slow_penalty(policy: float = ...) -> Step: ...
-def slow_penalty(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | Step:
+def slow_penalty(
+    policy: AnyPolicy | float = _AMOUNTS["slow_penalty"], by: float = _AMOUNTS["slow_penalty"]
+) -> Policy | Step:
     """Lower the reward by up to ``by``: by the share of the CPU limit that the slowest accepted case used.
 
     CPU time varies a little from run to run, so this reward does too.
@@ -150,7 +160,9 @@ def slow_penalty(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | S
 def compile_bonus(policy: AnyPolicy, by: float = ...) -> Policy: ...
 @overload
 def compile_bonus(policy: float = ...) -> Step: ...
-def compile_bonus(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | Step:
+def compile_bonus(
+    policy: AnyPolicy | float = _AMOUNTS["compile_bonus"], by: float = _AMOUNTS["compile_bonus"]
+) -> Policy | Step:
     """``by`` for a program that compiles and ends by itself on some case, ``1 - by`` for what the policy gives."""
     return _step("compile_bonus", policy, by)
 
@@ -159,7 +171,9 @@ def compile_bonus(policy: AnyPolicy | float = 0.1, by: float = 0.1) -> Policy | 
 def audit_penalty(policy: AnyPolicy, by: float = ...) -> Policy: ...
 @overload
 def audit_penalty(policy: float = ...) -> Step: ...
-def audit_penalty(policy: AnyPolicy | float = 0.5, by: float = 0.5) -> Policy | Step:
+def audit_penalty(
+    policy: AnyPolicy | float = _AMOUNTS["audit_penalty"], by: float = _AMOUNTS["audit_penalty"]
+) -> Policy | Step:
     """Lower the reward by ``by`` where the audit flags the program (suspicion of 0.5 or more; see ``proctor.audit``).
 
     With it ``grade.signals`` holds the findings, also for the policy that it
@@ -191,7 +205,8 @@ def parse_policy(spec: str) -> Policy:
     """A policy as the command line writes it: a base, then ``+step=amount`` as often as wanted.
 
     The base is ``share``, ``all_or_nothing`` or ``module:function``, which is
-    imported; steps are ``crash_penalty``, ``slow_penalty``, ``compile_bonus``.
+    imported; steps are ``crash_penalty``, ``slow_penalty``, ``compile_bonus`` (0.1 where no amount is given) and
+    ``audit_penalty`` (0.5).
 
     Raises:
         InputError: an unknown name, an amount that is no number, or a module that cannot be imported.
@@ -205,7 +220,7 @@ def parse_policy(spec: str) -> Policy:
         if name not in _STEPS:
             raise InputError(f"{name!r} is not one of {', '.join(_STEPS)}", field="reward")
         try:
-            value = float(amount) if amount else 0.1
+            value = float(amount) if amount else _AMOUNTS[name]
         except ValueError:
             raise InputError(f"{part!r}: {amount!r} is not a number", field="reward") from None
         step = _step(name, value, value)
