@@ -5,7 +5,8 @@
 Idle on two slots; shuffled on one; shuffled beside eight busy loops; shuffled
 with real interpreters; as at first. Prints each completion whose verdicts
 differ, and whether it differs from itself when it runs four times alone: then
-it is the program that is not deterministic.
+it is the program that is not deterministic. So it is where a case used its time
+limit to within a twentieth: how long it takes varies by more than that.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Scored:
     reward: float | None
     verdicts: tuple[str, ...]
     details: tuple[str, ...] = field(compare=False)
+    at_limit: bool = field(compare=False)
 
 
 @contextmanager
@@ -67,7 +69,10 @@ def verdicts(rows: list[Row], problems: dict[str, Problem], slots: int, loops: i
         engine.close()
     return [
         Scored(
-            found.reward, tuple(str(case.verdict) for case in found.cases), tuple(case.detail for case in found.cases)
+            found.reward,
+            tuple(str(case.verdict) for case in found.cases),
+            tuple(case.detail for case in found.cases),
+            any(0.95 <= case.outcome.cpu_s / found.limits.cpu_s <= 1.05 for case in found.cases),
         )
         for found in grades
     ]
@@ -108,8 +113,10 @@ def main() -> int:
     own = 0
     for index, name, before, after in flips:
         alone = verdicts([rows[index]] * 4, problems, 1, 0, True)
-        own += len(set(alone)) > 1
-        print(f"{rows[index]['problem_id']} ({name}): {before} then {after}; alone: {len(set(alone))} kinds")
+        at_limit = before.at_limit and after.at_limit
+        own += len(set(alone)) > 1 or at_limit
+        said = f"alone: {len(set(alone))} kinds" + (", at its time limit" if at_limit else "")
+        print(f"{rows[index]['problem_id']} ({name}): {before} then {after}; {said}")
     print(f"{len(flips)} flips, {own} of them of programs that are not deterministic themselves")
     return int(len(flips) > own)
 
