@@ -212,6 +212,19 @@ def test_conditions_of_rows_are_settled_before_any_test(engine: SyncEngine) -> N
     assert run(engine, program, tests).reward == 0.5
 
 
+def test_skips_in_a_body_that_hang_on_the_program_fail(engine: SyncEngine) -> None:
+    """By a flag, by what an earlier test left, by how far the test came."""
+    head = "import pytest, solution, sys\ntry:\n    from solution import fast\n    HAS = True\nexcept ImportError:\n    HAS = False\nstate = {}\ndef test_a(): assert solution.double(2) == 4\n"
+    for body in (
+        "    if not HAS:\n        pytest.skip('x')\n    assert fast(3) == 9",
+        "    if 'id' not in state:\n        pytest.skip('x')\n    assert fast(3) == 9",
+        "    for name in ('fast', 'quick'):\n        if hasattr(solution, name): return\n    pytest.skip('x')",
+        "    found = hasattr(solution, 'fast')\n    if not found:\n        pytest.skip('x')",
+    ):
+        found = run(engine, "def double(n): return n * 2\n", f"{head}def test_b():\n{body}\n", module=True)
+        assert found.claimed or found.reward == 0.5
+
+
 def test_tests_run_in_the_order_of_the_file(engine: SyncEngine) -> None:
     program = "held = []\ndef put(x):\n    held.append(x)\n    return len(held)\n"
     tests = "import unittest\ndef test_a(): assert put(1) == 1\nclass B(unittest.TestCase):\n    def test_b(self): self.assertEqual(put(1), 2)\nclass TestC:\n    def test_c(self): assert put(1) == 3\ndef test_d(): assert put(1) == 4\n"
@@ -257,3 +270,52 @@ def test_fixtures_of_pytest_in_a_unittest_class_are_no_fault_of_the_programs(eng
     found = run(engine, BANK, tests)
     assert found.reward is None
     assert "TestCase" in str(found.error)
+
+
+# Files that no runner finds a test in: whatever the program is, nothing was tested.
+NOTHING = [
+    "class TestDouble:\n    def __init__(self): self.n = 2\n    def test_a(self): assert f(self.n) == 4",
+    "from abc import ABC\nclass DoubleTests(ABC):\n    def test_a(self): assert f(2) == 4",
+    "import unittest\nclass Base(unittest.TestCase):\n    __test__ = False\n    def check(self): self.assertEqual(f(2), 4)",
+    "import pytest\nclass TestDouble:\n    def __init__(self): pass\n    def test_a(self): assert f(2) == 4\nif __name__ == '__main__':\n    pytest.main()",
+]
+
+
+@pytest.mark.parametrize("tests", NOTHING)
+@pytest.mark.parametrize("module", [False, True])
+def test_a_file_in_which_no_test_runs_gives_no_score(engine: SyncEngine, tests: str, module: bool) -> None:
+    start = "from solution import f\n" if module else ""
+    for program in ("def f(n): return 2 * n", "def f(n): return None"):
+        found = run(engine, program, start + tests, module=module)
+        assert found.reward is None, found.cases
+
+
+SCRIPTS = [
+    "def main():\n    assert f(2) == 4\nif __name__ == '__main__':\n    main()",
+    "import sys\ndef main():\n    assert f(2) == 4\n    return 0\nif __name__ == '__main__':\n    sys.exit(main())",
+    "import sys\ndef main(): return 0 if f(2) == 4 else 1\nif __name__ == '__main__':\n    sys.exit(main())",
+    "import unittest\nclass DoubleTest(unittest.TestCase):\n    def runTest(self): self.assertEqual(f(2), 4)",
+    "import unittest\nclass DoubleTest(unittest.TestCase):\n    def runTest(self): self.assertEqual(f(2), 4)\nif __name__ == '__main__':\n    unittest.main()",
+]
+
+
+@pytest.mark.parametrize("tests", SCRIPTS)
+@pytest.mark.parametrize("module", [False, True])
+def test_files_that_are_run_by_themselves_are(engine: SyncEngine, tests: str, module: bool) -> None:
+    start = "from solution import f\n" if module else ""
+    passes(engine, "def f(n): return 2 * n", start + tests, module=module)
+    for program in ("def f(n): return None", "import sys\ndef f(n): sys.exit(0)", "def f(n): raise SystemExit"):
+        assert run(engine, program, start + tests, module=module).reward == 0.0
+
+
+def test_no_except_of_the_tests_takes_what_pytest_fails_by(engine: SyncEngine) -> None:
+    for line in (
+        "    try:\n        f(0)\n        pytest.fail('no exception')\n    except Exception:\n        pass",
+        "    with pytest.raises(Exception):\n        f(0)\n        pytest.fail('no exception')",
+        "    try:\n        with pytest.raises(ZeroDivisionError):\n            f(0)\n    except Exception:\n        pass",
+    ):
+        tests = f"import pytest\ndef test_a():\n{line}\n"
+        assert run(engine, "def f(n): return None", tests).reward == 0.0
+        passes(engine, "def f(n): return 1 / n", tests)
+    swallows = "class C:\n    def __enter__(self): return self\n    def __exit__(self, *a): return True\n"
+    assert not run(engine, swallows, "import pytest\ndef test_a():\n    with C(): pytest.fail('x')").reward

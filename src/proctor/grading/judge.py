@@ -186,6 +186,8 @@ def judge_report(
         del tests[TOP_LEVEL]  # that the source could be read is no test where it has tests with names
         if not tests and not named.wanted:
             return failed("the test file skipped all of its tests here", 1)
+    if tests == {TOP_LEVEL: True} and named.idle:
+        return failed("no test of the file ran, and its top level tests nothing", 1)
     expected = named.wanted
     if report.tests.get(TOP_LEVEL) is False:  # tests that come after the line that failed would have run
         ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped)}

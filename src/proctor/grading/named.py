@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from proctor.grading import pysource
 from proctor.grading.fixtures import unknown_fixture, varies_all
 
+_HOSTS = {"sys", "os", "platform"}  # modules that tell of the host alone
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_TESTS = {"object", "ABC", "abc.ABC", "Protocol", "typing.Protocol"}  # bases that make a class no TestCase
 
@@ -23,12 +24,14 @@ class Named:
         skipped: the source itself skips them, or may; the program has no part in whether it does.
         every: all test functions and methods, also those that may be skipped or have parameters.
         fault: why no verdict can be had of this file; "" where one can.
+        idle: its top level, and what it does when it is run by itself, asserts and calls nothing.
     """
 
     wanted: tuple[str, ...] = ()
     skipped: frozenset[str] = frozenset()
     every: tuple[str, ...] = ()
     fault: str = ""
+    idle: bool = False
 
 
 def named_tests(source: str) -> Named:
@@ -64,7 +67,7 @@ def named_tests(source: str) -> Named:
                 case = before == "" and not node.decorator_list and _is_test_case(node)
                 if not _is_plain_class(node, local):
                     look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
-            elif isinstance(node, _Function) and node.name.startswith("test"):
+            elif isinstance(node, _Function) and (node.name.startswith("test") or (before and _is_whole(node, body))):
                 marks = [*above, *node.decorator_list]
                 if before == "" and node.name in called:
                     continue
@@ -85,7 +88,34 @@ def named_tests(source: str) -> Named:
 
     look(tree.body, "", [], False)
     faults += filter(None, [unknown_fixture(tree)])
-    return Named(tuple(dict.fromkeys(wanted)), frozenset(skipped), tuple(dict.fromkeys(every)), "".join(faults[:1]))
+    return Named(
+        tuple(dict.fromkeys(wanted)),
+        frozenset(skipped),
+        tuple(dict.fromkeys(every)),
+        "".join(faults[:1]),
+        _is_idle(tree),
+    )
+
+
+def _is_idle(tree: ast.Module) -> bool:
+    """Nothing is tested where no test is run by its name."""
+    defined = [node for node in tree.body if isinstance(node, ast.ClassDef | _Function)]
+    named = any(node.name.startswith(("test", "Test")) for node in defined) or "TestCase" in ast.unparse(tree)
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, _Function)}
+
+    def is_still(node: ast.stmt) -> bool:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+            return not any(isinstance(call, ast.Name) and call.id in functions for call in calls)
+        return isinstance(node, ast.ClassDef | _Function) or (named and _is_main(node))
+
+    active = [part for node in tree.body if not is_still(node) for part in ast.walk(node)]
+    return not any(isinstance(part, ast.Assert | ast.Call | ast.Raise) for part in active)
+
+
+def _is_main(node: ast.stmt) -> bool:
+    """``if __name__ == "__main__"``, which is run where the file has no tests by name."""
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
 def _is_plain_class(node: ast.ClassDef, local: dict[str, ast.ClassDef], depth: int = 0) -> bool:
@@ -136,10 +166,19 @@ def _is_skip(node: ast.AST) -> bool:
 def _safe_skips(function: _Function, safe: set[str]) -> int:
     """How many calls in it skip the test by what no program has a part in: under a condition of the host's, say."""
     found = 0
-    for node in function.body:
-        below = node.body if isinstance(node, ast.If) and _names(node.test) <= safe else [node]
+    for at, node in enumerate(function.body):
+        asked = _names(node.test) if isinstance(node, ast.If) else set()
+        below = (
+            node.body if isinstance(node, ast.If) and asked and asked <= _HOSTS & safe else [node] if at == 0 else []
+        )
         found += sum(isinstance(row, ast.Expr) and _is_skip(row.value) for row in below)
     return found
+
+
+def _is_whole(function: _Function, body: list[ast.stmt]) -> bool:
+    """``runTest``, which is the test of a TestCase that has no others."""
+    others = any(isinstance(node, _Function) and node.name.startswith("test") for node in body)
+    return function.name == "runTest" and not others
 
 
 def _is_generator(function: ast.AST) -> bool:

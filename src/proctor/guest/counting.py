@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from .reading import inside, kind_of, parsed
+from .reading import inside, is_main, kind_of, parsed
 
 _FINDERS = ("importlib", "runpy")  # find modules by whatever text
 
@@ -44,7 +44,7 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
             tainted |= {alias.asname or alias.name.partition(".")[0] for alias in of_it}
     bodies = [node for node in tree.body if kind_of(node) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
     at_once = {getattr(node.func, "id", "") for node in inside(bodies) if kind_of(node) == "Call"}
-    statements = [node for node in tree.body if not _is_main(node)]
+    statements = [node for node in tree.body if not is_main(node)]
     for node in statements:  # grows: what stands in a class, and in one in it
         statements += node.body if kind_of(node) == "ClassDef" else []
     before = -1
@@ -101,11 +101,6 @@ def _is_of(name: str, module: str) -> bool:
 def _comes_from(node: Any, alias: Any, module: str) -> bool:
     """A name that a ``from ... import`` takes is the program's, or gives what is."""
     return bool(node.level) or _is_of(f"{node.module}.{alias.name}", module) or node.module in _FINDERS
-
-
-def _is_main(node: Any) -> bool:
-    """``if __name__ == ...``, which no program has a part in."""
-    return kind_of(node) == "If" and kind_of(node.test) == "Compare" and getattr(node.test.left, "id", "") == "__name__"
 
 
 def _says(node: Any, module: str) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .library import TYPES
-from .runner import ONLY_AST
 from .soundness import data_has, is_class_name
 
 _LOOKS_AT_A_CLASS = frozenset("isinstance issubclass assertIsInstance assertNotIsInstance assertIsSubclass".split())
 _COMPARES = frozenset(("assertEqual", "assertNotEqual", "assertLess", "assertGreater"))
 _SCOPES = ("FunctionDef", "AsyncFunctionDef", "Lambda")
+
+ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
 
 
 def parsed(source: str) -> Any:
@@ -86,6 +87,24 @@ def _skipped_without(statement: Any) -> list[str]:
     calls = [node for node in inside(statement) if kind_of(node) == "Call" and node.args]
     calls = [node for node in calls if getattr(node.func, "attr", getattr(node.func, "id", "")) == "importorskip"]
     return [text for node in calls if type(text := getattr(node.args[0], "value", None)) is str]
+
+
+def is_script(tree: Any) -> bool:
+    """A file that does its tests when it is run by itself: it has no tests by name, and an ``if __name__ == "__main__"``."""
+    names = [node.name for node in tree.body if kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
+    if any(name.startswith(("test", "Test")) for name in names):
+        return False
+    return any(map(is_main, tree.body)) and not any("TestCase" in _written(node) for node in inside(tree))
+
+
+def is_main(node: Any) -> bool:
+    """``if __name__ == "__main__"``."""
+    test: Any = getattr(node, "test", None)
+    return kind_of(node) == "If" and kind_of(test) == "Compare" and getattr(test.left, "id", "") == "__name__"
+
+
+def _written(node: Any) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def is_missing(top: str) -> bool:

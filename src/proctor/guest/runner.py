@@ -11,6 +11,7 @@ from .fixtures import Fixtures, Test, call_if_there, finished, fixture_of, rows_
 from .library import library_name
 from .marking import Fault, collect, is_expected_to_fail, is_skip, marks, skips
 from .raising import TESTS_FILE
+from .reading import ONLY_AST, is_script
 from .scopes import Scope
 from .sealing import Refused
 
@@ -19,7 +20,6 @@ _FUNCTIONS = (
     types.MethodType,
     functools.partial,
 )  # that may be tests; a class's alias can be called too
-ONLY_AST = 0x400  # ast.PyCF_ONLY_AST, without the module
 
 # Bound before a program runs.
 _compile, _exec = compile, exec
@@ -81,10 +81,15 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         tree = _compile(source, TESTS_FILE, "exec", ONLY_AST, dont_inherit=True)
         called = called_at_top(tree)
         report.rewrite(tree)
+        if is_script(tree):
+            space["__name__"] = "__main__"
         _exec(_compile(tree, TESTS_FILE, "exec", dont_inherit=True), space)
         report("module", True, "")
     except BaseException as exc:
-        report.failed("module", exc)
+        if _is_good_end(exc):
+            report("module", True, "")
+        else:
+            report.failed("module", exc)
     report.has_begun = True
     added = {k: v for k, v in space.items() if (k not in before or before[k] is not v) and not report.foreign(v)}
     if "pytest_generate_tests" in added and report.fault is not None:
@@ -106,6 +111,15 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
                 variants(key, value, added, (), report, unset, {"module": shared})
     _close(shared, "module", report)
     _tear_down(added, tear_down, _Module(space), report)
+
+
+def _is_good_end(exc: BaseException) -> bool:
+    """A script of the tests has left with status 0, by a call of its own."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    own = trace is not None and trace.tb_frame.f_code.co_filename == TESTS_FILE
+    return own and type(exc) is SystemExit and exc.code in (None, 0, False)
 
 
 class _Module:
@@ -295,7 +309,8 @@ def case(key: str, value: Any, space: dict[str, Any], report: Report, unset: Bas
         report.fault(f"{key} is a TestCase with fixtures of pytest's, which are not known here")
     begun = False
     broken: BaseException | None = None  # what the class's set-up raised
-    for method in unittest.TestLoader().getTestCaseNames(value):
+    found = unittest.TestLoader().getTestCaseNames(value)
+    for method in found or (["runTest"] if callable(getattr(value, "runTest", None)) else []):
         name, function = f"{key}.{method}", getattr(value, method)
         if report.foreign(function):
             continue

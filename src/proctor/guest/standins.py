@@ -371,7 +371,7 @@ def _iter(self: Any) -> Any:
 def _exit(self: Any, kind: Any, value: Any, trace: Any) -> bool:
     """What ends a test is the tests' to raise, and no program's to swallow; nor are their frames and texts for it."""
     said = type(self).__link__.ask("special", self, "__exit__", (None, raising.bare(value), None))
-    if said is not True or value is None or isinstance(value, AssertionError):
+    if said is not True or isinstance(value, AssertionError) or not isinstance(value, Exception):
         return False
     if not raising.is_raised_by_tests(value):
         stop("undecided", f"__exit__ of the program's swallows {type(value).__name__[:50]}: what follows is not tested")

@@ -25,8 +25,8 @@ class Skipped(BaseException):
     """A test skipped itself: it did not pass."""
 
 
-class Failed(AssertionError):
-    """``pytest.fail``, or an exception that did not come."""
+class Failed(BaseException):
+    """``pytest.fail``, or an exception that did not come; as in pytest no ``except Exception`` of the tests takes it."""
 
 
 class RaisesContext:
