@@ -54,3 +54,29 @@ def test_arguments_may_have_any_name(engine: SyncEngine) -> None:
     passes(
         engine, program, "assert kw(self=1, cls=2) == {'self': 1, 'cls': 2}\nassert Item(cls=3, self=4).kept == (3, 4)"
     )
+
+
+def test_classes_of_exceptions_are_asked_for_what_they_have(engine: SyncEngine) -> None:
+    program = "class ApiError(Exception):\n    status = 500\n    @classmethod\n    def of(cls, code): return cls(f'code {code}')\n    @staticmethod\n    def about(): return 'an error'\nclass Missing(ApiError):\n    status = 404\ndef get(n): raise Missing(n)\n"
+    tests = "import pytest\nfrom solution import ApiError, Missing, get\ndef test_a(): assert (ApiError.status, Missing.status) == (500, 404) and hasattr(Missing, 'status')\ndef test_b(): assert ApiError.about() == 'an error' and not hasattr(Missing, 'nothing')\ndef test_c():\n    with pytest.raises(ApiError) as info: get('x')\n    assert info.value.status == 404 and info.type is Missing and str(Missing.of(3)) == 'code 3'\n@pytest.mark.parametrize('kind, status', [(ApiError, 500), (Missing, 404)])\ndef test_d(kind, status): assert kind.status == status\n"
+    assert run(engine, program, tests, module=True).reward == 1.0
+    assert run(engine, program.replace("404", "405"), tests, module=True).reward < 1.0
+    names = "class TestError(Exception):\n    pytestmark = 'x'\n    def test_a(self): pass\ndef f(): raise TestError\n"
+    own = "import pytest\nfrom solution import TestError, f\ndef test_a():\n    with pytest.raises(TestError): f()\n"
+    assert [case.name for case in run(engine, names, own, module=True).cases] == ["test_a"]
+
+
+def test_a_stop_iteration_that_tests_expect_comes_and_is_marked(engine: SyncEngine) -> None:
+    program = "class Queue:\n    def __init__(self): self.q = []\n    def get(self):\n        if not self.q: raise StopIteration('empty')\n        return self.q.pop()\n"
+    tests = "import pytest\nfrom solution import Queue\ndef test_a():\n    with pytest.raises(StopIteration, match='empty'): Queue().get()\n"
+    found = run(engine, program, tests, module=True)
+    assert (found.reward, found.claimed) == (1.0, True)
+    assert run(engine, program.replace("raise StopIteration('empty')", "return None"), tests, module=True).reward == 0.0
+
+
+def test_what_a_module_says_of_itself_is_relayed(engine: SyncEngine) -> None:
+    tests = "import solution\ndef test_a(): assert solution.__version__ == '1.2' and solution.f(1) == 1\n"
+    assert run(engine, "__version__ = '1.2'\ndef f(x): return x", tests, module=True).reward == 1.0
+    named = "from solution import __version__, f\ndef test_a(): assert __version__ == '1.2' and f(1) == 1\n"
+    assert run(engine, "__version__ = '1.2'\ndef f(x): return x", named, module=True).reward == 1.0
+    assert run(engine, "__version__ = '1.1'\ndef f(x): return x", named, module=True).reward == 0.0

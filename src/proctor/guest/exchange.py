@@ -92,7 +92,8 @@ class Exchange(Claims):
         found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
-            made: Any = type(name, parents, {"__module__": "solution", **raising.methods(frozenset(special), stop)})
+            space = {"__module__": "solution", **raising.methods(frozenset(special), stop)}
+            made: Any = raising.ErrorType(name, parents, space, link=self)
         else:
             parents = tuple(base for base in found if isinstance(base, StandinType) and not is_looked_into(base)) or (
                 Standin,

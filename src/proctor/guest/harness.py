@@ -22,6 +22,7 @@ from . import (
     linux,
     names,
     protocol,
+    raising,
     reading,
     rewriting,
     runner,
@@ -216,6 +217,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         said.derived,
         reading.members(wanted["tests"]),
         any(word in wanted["tests"] for word in _NEAR),
+        "StopIteration" in wanted["tests"],
     )
     link = Link(sealing.Pipe(*talk()), known)
     try:
@@ -237,7 +239,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     module = names.stand_in_module(link, wanted["module"], space, used, uses)
     names.install(module)
     own = (wanted["module"], wanted["test_module"])
-    report = runner.Report(told, lacks.append, own, standins.is_standin, rewriting.rewrite)
+    report = runner.Report(told, lacks.append, own, is_programs, rewriting.rewrite)
     report.leave_open, report.is_open = link.leave_open, lambda: bool(link.doubt)
     standins.on_stop.append(stopped)
     if wanted["appended"]:
@@ -260,6 +262,11 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         if text:
             emit(fd, (word, text[:500]))
     emit(fd, ("finished", wanted["nonce"]))
+
+
+def is_programs(value: Any) -> bool:
+    """It is the program's, or a class of its exceptions: no test is."""
+    return standins.is_standin(value) or isinstance(value, raising.ErrorType)
 
 
 def talk() -> tuple[int, int]:

@@ -114,6 +114,9 @@ class Link(Exchange):
                     raise
                 if isinstance(target, Standin) and target.__via__ in _ENDS:
                     stop("undecided", f"{target.__via__}() of the program's ended: whether it ends a loop is its word")
+                if self.names.stops and type(exc) is StopIteration:
+                    self.mark("the tests expect a StopIteration of the program's, which may also end a loop of theirs")
+                    raise
                 raise RuntimeError(f"the program raised {type(exc).__name__}") from None
             self.came_of(what, name, value, mark, doubt)
             if what == "special" and isinstance(target, Standin) and self.is_nearness(name, value):
@@ -173,7 +176,7 @@ class Link(Exchange):
 
     def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
         """What the tests get: an object as a reference of its own, by how they got it."""
-        owned = isinstance(target, Standin | StandinType)
+        owned = isinstance(target, Standin | StandinType | raising.ErrorType)
         for kind in self.arrived:
             inner = isinstance(target, StandinType) and self.names.level(target)
             if kind is value and what == "get" and (inner or not owned):

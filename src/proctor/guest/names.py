@@ -18,6 +18,7 @@ _MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matp
 _COMPARE = {"isclose": "math", "fabs": "math", "deepcopy": "copy", "allclose": "numpy", "array_equal": "numpy",
             "approx": "pytest", "raises": "pytest", "TestCase": "unittest"}  # fmt: skip
 _COMPARE |= TYPES
+_TOLD = frozenset(("__version__", "__author__", "__license__"))  # what a module says of itself
 _NO_VALUES = frozenset(("typing", "collections.abc", "numbers"))  # nothing in them is compared with
 
 
@@ -55,7 +56,7 @@ def stand_in_module(
                 fill(found, link, self, [name for name in starred if name not in space], uses)
                 vars(self).update(found)
                 return list(found)
-            if attribute[:2] == "__":
+            if attribute[:2] == "__" and attribute not in _TOLD:
                 raise AttributeError(attribute)
             return link.ask("get", self, attribute)
 

@@ -14,6 +14,21 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 _MARK = "__of_the_program__"
 
 
+class ErrorType(type):
+    """A class of exceptions that stands for one of the program's, which is asked for what it has."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Any) -> Any:
+        return super().__new__(cls, name, bases, {**space, "__link__": link})
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], link: Any) -> None:
+        super().__init__(name, bases, space)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return cls.__link__.ask("get", cls, name)
+
+
 def mark(exc: BaseException) -> BaseException:
     """Note that the program raised it."""
     exc.__dict__[_MARK] = True

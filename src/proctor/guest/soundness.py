@@ -97,6 +97,7 @@ class Names:
         derived: names that the tests derive classes from.
         members: what the tests take of classes by names in capitals.
         near: the tests hold something not exactly.
+        stops: the tests speak of StopIteration.
     """
 
     def __init__(
@@ -107,8 +108,9 @@ class Names:
         derived: frozenset[str] = frozenset(),
         members: dict[str, set[str]] | None = None,
         near: bool = False,
+        stops: bool = False,
     ) -> None:
-        self.members, self.near = members or {}, near
+        self.members, self.near, self.stops = members or {}, near, stops
         self.shown, self.entry, self.classes, self.derived = shown, entry, classes, derived
         self._levels: dict[Any, int] = {}
 
