@@ -155,7 +155,7 @@ def test_a_storm_of_processes_does_not_outlive_its_time_limit(boxes: Boxes) -> N
     box = boxes.new()
     storm = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
     out = boxes.python(box, storm, timeout_s=1)
-    assert (out.timed_out, out.exit_code) == (True, None)
+    assert (out.timed_out, out.exit_code) == (True, None) or out.out_of_memory, out
     boxes.run(boxes.engine.delete(box.id))
 
 

@@ -91,6 +91,7 @@ class Running:
     done: asyncio.Future[CommandOutcome]
     arrived: Arrived = field(default_factory=lambda: Arrived())
     pump: asyncio.Task[None] | None = None
+    overdue: bool = False  # it is ended from outside, which its room may not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +383,7 @@ def _outcome(header: dict[str, Any], body: bytes, running: Running) -> CommandOu
     sizes = [_number({"size": size}, "size") for size in kept + written]
     if sizes[0] + sizes[1] != len(body) or max(sizes[:2]) > (running.keep or 0):
         raise ValueError("streams are not as long as said")
-    timed_out, killed = header["timed_out"] is True, header["killed"] is True
+    timed_out, killed = running.overdue or header["timed_out"] is True, header["killed"] is True
     code = None if header["exit"] is None else _number(header, "exit", 255)
     if code is None and not timed_out and header["signal"] is not None:
         code = -_number(header, "signal", 64)

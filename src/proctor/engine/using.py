@@ -63,6 +63,7 @@ class Use(ABC):
 
         All that runs in the sandbox goes with it, since nothing tells from outside whose a process is.
         """
+        running.overdue = True
         if group := box.group:
             group.meter.set_cpu(_UNBOUND)
             told_apart = True
