@@ -91,7 +91,7 @@ class Running:
     done: asyncio.Future[CommandOutcome]
     arrived: Arrived = field(default_factory=lambda: Arrived())
     pump: asyncio.Task[None] | None = None
-    overdue: bool = False  # it is ended from outside, which its room may not know
+    overdue: bool = False  # ended from outside, which its room may not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +207,7 @@ class Room:
         """Send a request, with sockets that the room gets; its answer is waited for with ``answer``."""
         if self.broken is not None:
             raise stopped(self.broken)
-        self._next += 1
-        number = self._next
+        number = self._next = self._next + 1
         asked = Asked(name, asyncio.get_running_loop().create_future())
         frame = protocol.pack(protocol.REQUEST, {"n": number, "do": name, **header}, body)
         try:
