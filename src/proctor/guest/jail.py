@@ -30,6 +30,7 @@ from .slot import Run, Slot
 from .stream import FAILED, high, peek, read_exact, take_pipes, write_all
 
 _COLLECT_FILES = 4096
+_PAGE = os.sysconf("SC_PAGE_SIZE")  # what a file in memory is rounded up to
 # Where every instruction is emulated. CPU time is corrected; what a page that is read takes, or a process that starts, is not.
 _SLOW_WALL_NS = 10 * 10**9
 
@@ -170,6 +171,7 @@ class Jail:
         """Run the compiler as a case of its own and keep what it leaves."""
         header = {"case": -1, "cpu_kill": plan["limits"]["cpu"], "steps": 1, "request": False}
         self.program_argv = self.job["argv"]
+        self.room = self.limits["workspace"]
         job, self.job = self.job, {**self.job, "argv": plan["argv"], "warm": False, "network": False}
         limits, self.limits = self.limits, plan["limits"]
         run = self.one(header, b"", b"", compiling=True)
@@ -292,6 +294,9 @@ class Jail:
             self.files = tree.collect(self.cwd, protocol.MAX_BODY, _COLLECT_FILES)
         except OSError as exc:
             out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
+            return
+        if sum(-(-len(content) // _PAGE) * _PAGE for content, _ in self.files.values()) > self.room:
+            out["exit"], out["note"] = 1, f"compilation: what it left does not fit into {self.room >> 20} MiB"
             return
         target = self.program_argv[0].removeprefix("./")
         if target in self.files:  # where chmod is refused the linker cannot mark it
