@@ -73,6 +73,14 @@ def test_a_counterpart_may_end_the_program(engine: SyncEngine) -> None:
     assert (program.ended_by, judge.exit_code) == (EndedBy.CPU, 43)
 
 
+def test_a_program_may_be_ended_before_it_is_there(engine: SyncEngine) -> None:
+    """As while it is compiled: that its case had no time to begin is no fault of ours."""
+    program = Program({"build.sh": b"sleep 1"}, ("true",), compile=("bash", "build.sh"))
+    late = Job(program, (Case(talk="stdio"),), QUICK)
+    first, judge = engine.run(Pair(late, half("import sys; sys.exit(43)"), stop_on=frozenset({43})))
+    assert (first.error, first.ended_by, judge.exit_code) == (None, EndedBy.CANCELLED, 43)
+
+
 def test_both_wait_for_each_other(engine: SyncEngine) -> None:
     slow = half("input()", limits=Limits(cpu_s=1, wall_s=20))
     program, judge = engine.run(Pair(half("input()"), slow))

@@ -258,7 +258,7 @@ class Jail:
             self.fail("this host ran out of memory and killed a program that was within its limit")
         noted = os.read(mark_read, 500)
         os.close(mark_read)
-        if noted[:1] != b"1" and not (ended == "memory" and not noted):
+        if noted[:1] != b"1" and (noted or ended not in ("memory", "cancelled")):
             self.fail(
                 "a case could not be set up: " + (noted[1:].decode("utf-8", "replace") or f"status {watcher.status}")
             )
