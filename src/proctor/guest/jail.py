@@ -33,8 +33,8 @@ _COLLECT_FILES = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")  # what a file in memory is rounded up to
 # Where every instruction is emulated. CPU time is corrected; what a page that is read takes, or a process that starts, is not.
 _SLOW_WALL_NS = 10 * 10**9
-# Times the CPU limit at which the kernel itself ends a process, should we not. It counts ticks, and one that runs in
-# gVisor or a machine counts those in which its host ran something else as well.
+# Times the CPU limit at which the kernel itself ends a process, should we not. It counts ticks: beside a process in
+# step with them 2.1 times the time, and in gVisor or a machine those in which the host ran something else as well.
 _BACKSTOP = 10
 
 
