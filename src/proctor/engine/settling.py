@@ -21,7 +21,9 @@ DECISIVE = 2.0
 SLEEPER = 0.1  # CPU per wall time: below it, wall time is a program's own doing
 NOT_RUN = Outcome(signal=9, ended_by=EndedBy.NOT_RUN)
 _SIGKILL = 9
-_SENT = frozenset((SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGXCPU))  # what people, services and kernels end others with
+_SENT = frozenset(
+    (SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGXCPU)
+)  # what people, services and kernels end others with
 _LATE = (EndedBy.CPU, EndedBy.WALL)
 
 
