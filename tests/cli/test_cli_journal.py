@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from proctor.cli.journal import Journal
 from proctor.cli.records import record
+from proctor.cli.score import describe
+from proctor.cli.work import Options, Work
 from proctor.core.errors import InputError
+from proctor.core.runner import RUNNER
 
 ABOUT = {"problems": ["aa"], "--reward": "share"}
 
@@ -119,6 +122,11 @@ def test_other_inputs_are_refused_and_restart_begins_anew(tmp_path: Path) -> Non
     journal = Journal(out, {**ABOUT, "--reward": "all"}, 2, restart=True)
     assert len(journal) == 0
     journal.close()
+
+
+def test_what_another_proctor_began_is_other_work() -> None:
+    """Also one of the same version that gives other verdicts: the lines of two would stand in one file."""
+    assert describe([], [], Work({}, [], Options()))["proctor"] == RUNNER
 
 
 def test_a_file_that_is_not_ours_is_not_replaced(tmp_path: Path) -> None:

@@ -641,3 +641,22 @@ if __name__ == "__main__":  # the long run: python tests/engine/test_lifecycle.p
     print(
         f"{time.monotonic() - start:.0f} s; left: {gone(leavings)} {descendants([os.getpid()])} {descriptors() - at_first}"
     )
+
+
+def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone() -> None:
+    """What bears its name would be killed, though it runs."""
+    script = """
+    import os, resource, subprocess
+    from proctor.isolation import sweep
+    mine = sweep.owner_prefix() + "0a0b0c0d-1-0a0b0c"
+    other = subprocess.Popen(["true"])
+    other.wait()
+    gone = mine.replace(f"-{os.getpid()}-", f"-{other.pid}-")
+    print(sweep.is_stale(mine), sweep.is_stale(gone))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    said = sweep.is_stale(mine), sweep.is_stale(gone)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    print(*said)
+    """
+    assert finished(script) == "False True\nFalse True\n"

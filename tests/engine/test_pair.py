@@ -73,6 +73,25 @@ def test_a_counterpart_may_end_the_program(engine: SyncEngine) -> None:
     assert (program.ended_by, judge.exit_code) == (EndedBy.CPU, 43)
 
 
+def test_a_program_may_be_ended_before_it_is_there(engine: SyncEngine) -> None:
+    """As while it is compiled: that its case had no time to begin is no fault of ours."""
+    program = Program({"build.sh": b"sleep 1"}, ("true",), compile=("bash", "build.sh"))
+    late = Job(program, (Case(talk="stdio"),), QUICK)
+    first, judge = engine.run(Pair(late, half("import sys; sys.exit(43)"), stop_on=frozenset({43})))
+    assert (first.error, first.ended_by, judge.exit_code) == (None, EndedBy.CANCELLED, 43)
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "while time.process_time() < 1.2: pass"])
+def test_one_that_has_lost_is_not_played_again(engine: SyncEngine, end: str) -> None:
+    """Else it could guess twice: by a kill that may be the host's, or by time that may be its load."""
+    loses = f"import os, time\nprint(1, flush=True)\ninput()\n{end}"
+    judge = "import os, sys\ninput(); print('no', flush=True); sys.stdin.read(); os._exit(43)"
+    patient = Limits(cpu_s=1, wall_s=60)
+    first, second = engine.run(Pair(half(loses, limits=patient), half(judge, limits=patient), stop_on=frozenset({43})))
+    assert second.exit_code == 43
+    assert not first.confirmed or not (engine.features["memory"] or engine.isolation in ("gvisor", "microvm"))
+
+
 def test_both_wait_for_each_other(engine: SyncEngine) -> None:
     slow = half("input()", limits=Limits(cpu_s=1, wall_s=20))
     program, judge = engine.run(Pair(half("input()"), slow))

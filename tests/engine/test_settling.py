@@ -98,11 +98,23 @@ def test_a_wall_limit_with_work_in_it_is_seen_again_alone() -> None:
     assert settle(always(LATE))[0] == [replace(LATE, confirmed=True)]
 
 
-def test_killed_is_seen_again_beside_others() -> None:
-    found, asked = settle(first(KILLED, FINE))
+@pytest.mark.parametrize("number", [9, 15, 24])
+def test_killed_is_seen_again_beside_others(number: int) -> None:
+    hit = replace(KILLED, signal=number)
+    found, asked = settle(first(hit, FINE))
     assert found == [replace(FINE, confirmed=True)]
     assert [todo.alone for todo in asked] == [False, False]
-    assert settle(always(KILLED))[0] == [replace(KILLED, confirmed=True)]
+    assert settle(always(hit))[0] == [replace(hit, confirmed=True)]
+
+
+def test_killed_again_and_again_over_the_limit_is_over_the_limit() -> None:
+    """A loop that something else ends is a loop, and not a crash."""
+    hit = replace(OVER, exit_code=None, signal=24)
+    (found,), asked = settle(always(hit))
+    assert (found.ended_by, found.signal, found.confirmed) == (EndedBy.CPU, 9, True)
+    assert [todo.alone for todo in asked] == [False, False, True]
+    found, asked = settle(lambda index, todo, before: [hit, hit, FINE][before])
+    assert found == [replace(FINE, confirmed=True)]
 
 
 def test_killed_and_then_in_doubt() -> None:

@@ -164,6 +164,17 @@ def test_compiling_has_limits(engine: SyncEngine, act: str) -> None:
     assert until(lambda: not processes_with("4321.0592"))
 
 
+def test_what_compiling_leaves_must_fit_where_the_program_runs(engine: SyncEngine) -> None:
+    """A compiler has more room than a program: a large array in the source must not buy a fault of ours."""
+    for size, fits in ((7 << 20, True), (9 << 20, False)):
+        build = f"head -c {size} /dev/zero > left".encode()
+        program = Program({"build.sh": build}, ("stat", "-c", "%s", "left"), ("bash", "build.sh"))
+        (outcome,) = ran(engine, program, limits=Limits(workspace_mib=8))
+        assert (outcome.error, outcome.compile_failed) == (None, not fits)
+        assert outcome.stdout == (f"{size}\n".encode() if fits else b"")
+        assert (b"8 MiB" in outcome.stderr) is not fits
+
+
 def test_a_header_of_the_host_cannot_be_compiled_in(engine: SyncEngine, tmp_path: Path) -> None:
     """F59: a compiler reads files, so it sees what programs see and no more."""
     from proctor.core.errors import InputError

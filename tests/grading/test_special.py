@@ -194,6 +194,7 @@ def test_the_protocol_of_open_r1(engine: SyncEngine) -> None:
     assert prints("0.5\n") == (WRONG, "partial score 0.5")
     for text, status in (("1\n", 1), ("0\n", 1), ("", 0), ("yes\n", 0), ("1\n1\n", 0), ("wrong at 1", 0), ("2", 0)):
         assert prints(text, status)[0] is FAULT, text
+    assert prints("1" + " " * 300 + "\n0\n")[0] is FAULT  # it quotes the program, then says no
     order = "import sys\nprint(int([open(p).read() for p in sys.argv[1:]] == ['5\\n', '2 3\\n', '1 4\\n']))"
     assert says(engine, order, "1 4", protocol="codeforces") == (OK, "")
 

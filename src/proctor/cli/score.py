@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from proctor.cli.messages import explain_os, fail, is_terminal, say
 from proctor.cli.render import to_json
 from proctor.cli.units import counted, size
 from proctor.core.errors import InputError
+from proctor.core.runner import RUNNER
 from proctor.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def describe(problems: Sequence[str], completions: Sequence[str], work: Work) ->
     options = work.options
     policy = policy_file(options.reward)
     return {
-        "proctor": version("proctor"),
+        "proctor": RUNNER,
         "inputs": {
             "problems": [str(Path(name).resolve()) for name in problems],
             "completions": [str(Path(name).resolve()) for name in completions],

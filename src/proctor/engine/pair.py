@@ -13,7 +13,7 @@ import contextlib
 import os
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
 from proctor.core.outcome import EndedBy, Outcome
@@ -35,6 +35,7 @@ class Slots(Protocol):
     """What a pair needs of the engine."""
 
     replaced: int
+    features: dict[str, Any]
 
     @property
     def agent_mib(self) -> int:
@@ -79,7 +80,10 @@ async def run_pair(engine: Slots, pair: Pair, owner: object, attempts: int) -> l
     # A half may have waited for the other one, and that one for a busy CPU; where both rest, no CPU was missing.
     late = any(outcome.ended_by is EndedBy.WALL for outcome, _ in found)
     worked = sum(cpu_s for _, cpu_s in found) > RESTING * max(outcome.wall_s for outcome, _ in found)
-    if not (late and worked) and not any(map(_doubtful, found, (pair.program, pair.counterpart))):
+    doubts = list(map(_doubtful, found, (pair.program, pair.counterpart)))
+    if _is_lost(pair, found) and (_tells_kills(engine.features) or not killed(found[0][0])):
+        doubts[0] = False
+    if not (late and worked) and not any(doubts):
         return _outcomes(found)
     found = await _settled(engine, _patient(pair) if late else pair, owner, attempts, alone=True)
     if isinstance(found, str):
@@ -114,6 +118,17 @@ def _doubtful(half: Found, job: Job) -> bool:
     if outcome.ended_by is None:
         return killed(outcome) or cpu_s > job.limits.cpu_s
     return False
+
+
+def _is_lost(pair: Pair, found: list[Found]) -> bool:
+    """The counterpart has said no, by itself. A program that hears so must not have another go by its own end."""
+    program, counterpart = found[0][0], found[1][0]
+    return not program.compile_failed and counterpart.ended_by is None and counterpart.exit_code in pair.stop_on
+
+
+def _tells_kills(features: dict[str, Any]) -> bool:
+    """The host's own out-of-memory killer would be known: by the slot's group, or since it ends a whole kernel."""
+    return bool(features.get("memory")) or features.get("level") in ("gvisor", "microvm")
 
 
 def _in_time(outcome: Outcome, cpu_s: float, job: Job) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGXCPU
 
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine.job import Case, Job
@@ -20,6 +21,9 @@ DECISIVE = 2.0
 SLEEPER = 0.1  # CPU per wall time: below it, wall time is a program's own doing
 NOT_RUN = Outcome(signal=9, ended_by=EndedBy.NOT_RUN)
 _SIGKILL = 9
+_SENT = frozenset(
+    (SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGXCPU)
+)  # what people, services and kernels end others with
 _LATE = (EndedBy.CPU, EndedBy.WALL)
 
 
@@ -109,7 +113,7 @@ class Settling:
             self._recompiled = True
             self._found = {i: found for i, found in self._found.items() if i < at}
             return Todo(self.missing(self._cases), alone=outcome.ended_by is not None)
-        (self._killed if killed(outcome) else self._timed).add(at)
+        (self._killed if killed(outcome) and at not in self._killed else self._timed).add(at)
         del self._found[at]
         self._asked = at
         return Todo([self._cases[at]], alone=at in self._timed, again=True)
@@ -167,11 +171,12 @@ class Settling:
             return True  # a slow program and not a stuck call: what counts is how far it comes within the limit, alone
         if outcome.ended_by is EndedBy.WALL:
             return outcome.cpu_s > SLEEPER * outcome.wall_s
+        over = outcome.ended_by is None and busiest > self.job.limits.cpu_s
         if killed(outcome):
-            return index not in self._killed
-        return outcome.ended_by is None and busiest > self.job.limits.cpu_s
+            return index not in self._killed or (over and index not in self._timed)
+        return over
 
 
 def killed(outcome: Outcome) -> bool:
     """Killed, and not by us: by itself, or by something on the host."""
-    return outcome.ended_by is None and outcome.signal == _SIGKILL
+    return outcome.ended_by is None and outcome.signal in _SENT

@@ -136,8 +136,8 @@ def _accepted(program: CheckerProgram, outcome: Outcome, what: str) -> Ruling:
 
 
 def _number(text: bytes) -> bytes | None:
-    text = text[:200].strip()
-    return text if _ONE_NUMBER.fullmatch(text) else None
+    text = text.strip()  # all of it: what follows a number may be the verdict, after blanks of the program's
+    return text if len(text) <= 100 and _ONE_NUMBER.fullmatch(text) else None
 
 
 def _points(program: CheckerProgram, said: bytes | None, outcome: Outcome, what: str, *, plain: bool = False) -> Ruling:

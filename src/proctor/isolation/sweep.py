@@ -27,7 +27,19 @@ def is_stale(name: str) -> bool:
     parts = name.removeprefix(PREFIX).split("-")
     if not name.startswith(PREFIX) or len(parts) != 6 or not parts[0].isdigit() or parts[2] != pid_namespace():
         return False
-    return start_time(int(parts[0])) != parts[1]
+    start = start_time(int(parts[0]))
+    return start != parts[1] and (bool(start) or _is_gone(int(parts[0])))
+
+
+def _is_gone(pid: int) -> bool:
+    """Not only unseen, as where no more files can be opened or /proc hides it: its agents would be killed."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 @cache
