@@ -225,6 +225,43 @@ def test_skips_in_a_body_that_hang_on_the_program_fail(engine: SyncEngine) -> No
         assert found.claimed or found.reward == 0.5
 
 
+def test_a_mark_that_may_skip_hides_no_skip_of_the_tests_own(engine: SyncEngine) -> None:
+    program = "def double(n): return n * 2\ndef fast(n): raise NotImplementedError\n"
+    marked = "import sys, unittest, solution\n@unittest.skipIf(sys.platform == 'win32', 'x')\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(solution.double(2), 4)\n    def test_b(self):\n        try:\n            self.assertEqual(solution.fast(3), 9)\n        except NotImplementedError:\n            self.skipTest('x')\n"
+    found = run(engine, program, marked, module=True)
+    assert found.claimed or found.reward == 0.5
+    skipped = (
+        marked.replace("== 'win32'", "!= 'win32'")
+        + "class U(unittest.TestCase):\n    def test_c(self): self.assertEqual(solution.double(1), 2)\n"
+    )
+    assert [case.name for case in run(engine, program, skipped, module=True).cases] == ["U.test_c"]
+
+
+MISSED = [
+    "def make(name):\n    function = getattr(solution, name, None)\n    if function is None:\n        return None\n    def test(): assert function(3) == 9\n    return test\ntest_fast = make('fast')",
+    "class Base:\n    def test_b(self): assert solution.fast(3) == 9\nclass TestFast(Base):\n    __test__: bool = hasattr(solution, 'fast')",
+    "class Base:\n    def test_b(self): assert solution.fast(3) == 9\nclass TestFast(Base):\n    pass\nif not hasattr(solution, 'fast'):\n    del TestFast",
+]
+
+
+@pytest.mark.parametrize("tests", MISSED)
+def test_tests_that_nobody_would_miss_are_missed(engine: SyncEngine, tests: str) -> None:
+    start = "import solution\ndef test_a(): assert solution.double(2) == 4\n"
+    assert run(engine, "def double(n): return n * 2\n", start + tests, module=True).claimed
+
+
+def test_statements_of_libraries_mark_nothing(engine: SyncEngine) -> None:
+    tests = "import pytest\nimport solution\npytestmark = pytest.mark.unit\n@pytest.mark.slow\ndef test_a():\n    if solution.double(2) != 4:\n        pytest.fail('wrong')\ndef test_b():\n    try:\n        solution.double(None)\n        pytest.fail('no error')\n    except TypeError:\n        pass\n"
+    passes(engine, "def double(n): return n * 2\n", tests, module=True)
+
+
+def test_unittest_main_at_the_top_does_nothing(engine: SyncEngine) -> None:
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(1), 1)\nunittest.main()\n"
+    for call in ("unittest.main()", "unittest.main(argv=['x'], exit=False)", "unittest.main(verbosity=2)"):
+        passes(engine, "def f(x): return x", tests.replace("unittest.main()", call))
+        assert run(engine, "def f(x): return 2", tests.replace("unittest.main()", call)).reward == 0.0
+
+
 def test_tests_run_in_the_order_of_the_file(engine: SyncEngine) -> None:
     program = "held = []\ndef put(x):\n    held.append(x)\n    return len(held)\n"
     tests = "import unittest\ndef test_a(): assert put(1) == 1\nclass B(unittest.TestCase):\n    def test_b(self): self.assertEqual(put(1), 2)\nclass TestC:\n    def test_c(self): assert put(1) == 3\ndef test_d(): assert put(1) == 4\n"

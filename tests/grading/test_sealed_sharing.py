@@ -185,3 +185,9 @@ def test_what_an_object_without_a_hash_holds_is_the_same(engine: SyncEngine) -> 
         engine, kept, "assert hash(Frozen({1: 2})) == hash(Frozen({1: 2})) and {Frozen({1: 2}): 5}[Frozen({1: 2})] == 5"
     )
     assert found.reward == 1.0
+
+
+def test_a_board_that_an_object_goes_on_changing_is_seen(engine: SyncEngine) -> None:
+    program = "class Game:\n    def __init__(self, board): self.board = board\n    def set(self, x, y): self.board[y][x] = 1\n"
+    tests = "board = [[0] * 100 for _ in range(100)]\ngame = Game(board)\ngame.set(3, 97)\ngame.set(99, 99)\nassert board[97][3] == 1 and board[99][99] == 1 and sum(map(sum, board)) == 2"
+    passes(engine, program, tests)

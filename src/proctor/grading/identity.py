@@ -36,7 +36,8 @@ def content_of(plan: Plan) -> Content:
     digest = _Digest()
     digest.add(json.dumps(words).encode())
     sealing = asdict(plan.sealing) if plan.sealing is not None else None
-    tests = [plan.tests.wanted, sorted(plan.tests.skipped), plan.tests.every, plan.tests.fault]
+    named = plan.tests
+    tests = [named.wanted, sorted(named.skipped), sorted(named.leaves), named.every, named.fault, named.idle]
     digest.add(json.dumps([sealing, plan.unsealed, tests]).encode())
     digest.files(problem.extra_files)
     for case in plan.cases:

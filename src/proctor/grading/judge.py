@@ -190,7 +190,7 @@ def judge_report(
         return failed("no test of the file ran, and its top level tests nothing", 1)
     expected = named.wanted
     if report.tests.get(TOP_LEVEL) is False:  # tests that come after the line that failed would have run
-        ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped)}
+        ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped, *report.left)}
         expected = tuple(name for name in named.every if name not in ran)
     missing = [name for name in expected if name not in tests]
     total = len(tests) + len(missing)
@@ -210,7 +210,8 @@ def judge_report(
 
 def made_skip(report: TestReport, named: Named) -> list[str]:
     """Tests that were skipped, or failed as expected, although the source alone does not say so: they failed."""
-    return sorted(name for name in report.skipped if name.partition("[")[0] not in named.skipped)
+    both = ((report.skipped, named.skipped), (report.left, named.leaves))
+    return sorted(name for found, may in both for name in found if name.partition("[")[0] not in may)
 
 
 def claimed(cases: tuple[CaseGrade, ...], why: str) -> tuple[CaseGrade, ...]:

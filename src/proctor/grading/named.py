@@ -21,7 +21,8 @@ class Named:
 
     Attributes:
         wanted: must be reported.
-        skipped: the source itself skips them, or may; the program has no part in whether it does.
+        skipped: the source itself marks them to be skipped, or may; the program has no part in whether it does.
+        leaves: they may skip themselves as they run, and so.
         every: all test functions and methods, also those that may be skipped or have parameters.
         fault: why no verdict can be had of this file; "" where one can.
         idle: its top level, and what it does when it is run by itself, asserts and calls nothing.
@@ -29,6 +30,7 @@ class Named:
 
     wanted: tuple[str, ...] = ()
     skipped: frozenset[str] = frozenset()
+    leaves: frozenset[str] = frozenset()
     every: tuple[str, ...] = ()
     fault: str = ""
     idle: bool = False
@@ -46,12 +48,14 @@ def named_tests(source: str) -> Named:
         return Named()
     wanted: list[str] = []
     skipped: set[str] = set()
+    leaves: set[str] = set()
     every: list[str] = []
     faults: list[str] = []
     safe, texts, varies = _safe_names(tree), _constants(tree), varies_all(tree)
     rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
     local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    factories = {node.name for node in tree.body if isinstance(node, _Function) and _is_factory(node)}
     gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
 
     functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name.startswith("test")]
@@ -66,7 +70,11 @@ def named_tests(source: str) -> Named:
             if isinstance(node, ast.ClassDef) and (before == "" or node.name.startswith("Test")):
                 case = before == "" and not node.decorator_list and _is_test_case(node)
                 if not _is_plain_class(node, local):
+                    every.extend(f"{before}{node.name}.{name}" for name in _inherited(node, local))
                     look(node.body, f"{before}{node.name}.", [*above, *node.decorator_list], case)
+            elif isinstance(node, ast.Assign) and before == "" and _is_made(node.value, factories):
+                targets = [name.id for name in node.targets if isinstance(name, ast.Name)]
+                every.extend(name for name in targets if name.startswith("test"))
             elif isinstance(node, _Function) and (node.name.startswith("test") or (before and _is_whole(node, body))):
                 marks = [*above, *node.decorator_list]
                 if before == "" and node.name in called:
@@ -78,11 +86,14 @@ def named_tests(source: str) -> Named:
                 if _is_generator(node):
                     faults.append(f"{name} is a generator: nothing in it would be run")
                 skipping = [part for mark in marks for part in _skipping(mark, texts)]
-                if skipping or (own_skips and _safe_skips(node, safe)):
-                    if all(_names(part) <= safe for part in skipping):
-                        skipped.add(name)
-                elif not marks and (
-                    sure or (before == "" and not varies and node.name.startswith("test_") and _is_plain(node))
+                own = own_skips and _safe_skips(node, safe) > 0
+                leaves.update([name] if own else [])
+                if skipping:
+                    skipped.update([name] if all(_names(part) <= safe for part in skipping) else [])
+                elif (
+                    not own
+                    and not marks
+                    and (sure or (before == "" and not varies and node.name.startswith("test_") and _is_plain(node)))
                 ):
                     wanted.append(name)
 
@@ -91,6 +102,7 @@ def named_tests(source: str) -> Named:
     return Named(
         tuple(dict.fromkeys(wanted)),
         frozenset(skipped),
+        frozenset(leaves),
         tuple(dict.fromkeys(every)),
         "".join(faults[:1]),
         _is_idle(tree),
@@ -125,6 +137,24 @@ def _is_plain_class(node: ast.ClassDef, local: dict[str, ast.ClassDef], depth: i
         return base in _NO_TESTS or (base in local and depth < 20 and _is_plain_class(local[base], local, depth + 1))
 
     return not (depth == 0 and node.name.startswith("Test")) and all(plain(ast.unparse(base)) for base in node.bases)
+
+
+def _inherited(node: ast.ClassDef, local: dict[str, ast.ClassDef], depth: int = 0) -> set[str]:
+    """Tests that a class has from the classes of the file that it derives from."""
+    found: set[str] = set()
+    for base in (local[name] for name in map(ast.unparse, node.bases) if name in local and depth < 20):
+        own = {part.name for part in base.body if isinstance(part, _Function) and part.name.startswith("test")}
+        found |= own | _inherited(base, local, depth + 1)
+    return found
+
+
+def _is_factory(function: _Function) -> bool:
+    """It makes functions."""
+    return any(isinstance(node, _Function) for part in function.body for node in ast.walk(part))
+
+
+def _is_made(value: ast.expr, factories: set[str]) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in factories
 
 
 def _is_none(node: ast.ClassDef) -> bool:

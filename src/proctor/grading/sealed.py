@@ -296,7 +296,7 @@ def judge_sealed(program: Outcome, tests: Outcome, nonce: str, named: Named) -> 
 
 def _claim(report: protocol.TestReport, named: Named) -> str:
     """Why what passed is partly the program's word; a test that is written and did not run may have gone by its doing."""
-    ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped, *report.open)}
+    ran = {name.partition("[")[0] for name in (*report.tests, *report.skipped, *report.left, *report.open)}
     whole = report.tests.get(judge.TOP_LEVEL) is not False
     lost = [name for name in named.every if whole and name not in ran]
     return report.claim or (f"{lost[0]} is among the tests and did not run" if lost else "")

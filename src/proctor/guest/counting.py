@@ -42,6 +42,12 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
         elif kind_of(node) == "Import":
             of_it = [alias for alias in node.names if _is_of(alias.name, module)]
             tainted |= {alias.asname or alias.name.partition(".")[0] for alias in of_it}
+    libraries = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in inside(tree)
+        if kind_of(node) in ("Import", "ImportFrom")
+        for alias in node.names
+    } - tainted  # no program changes what these names mean
     bodies = [node for node in tree.body if kind_of(node) not in ("FunctionDef", "AsyncFunctionDef", "ClassDef")]
     at_once = {getattr(node.func, "id", "") for node in inside(bodies) if kind_of(node) == "Call"}
     statements = [node for node in tree.body if not is_main(node)]
@@ -57,6 +63,7 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
                 tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
                 if bare and node.name in at_once:
                     tainted |= _passed_in(node)
+                tainted -= libraries
             if kind_of(node) == "Assign" and _is_fixed(node.value):
                 fixed |= {target.id for target in node.targets if kind_of(target) == "Name"}
     rows: list[Any] = []
@@ -125,8 +132,9 @@ def _conditions_of_tests(node: Any) -> list[Any]:
         ]
         bases = [part for part in getattr(node, "bases", []) if kind_of(part) not in ("Name", "Attribute")]
         return marks + bases if node.name.lower().startswith("test") or kind == "ClassDef" else []
-    if kind == "Assign":
-        names = [getattr(target, "id", getattr(target, "attr", "")) for target in node.targets]
+    if kind in ("Assign", "AnnAssign") and node.value is not None:
+        targets = node.targets if kind == "Assign" else [node.target]
+        names = [getattr(target, "id", getattr(target, "attr", "")) for target in targets]
         either = kind_of(node.value) in ("IfExp", "BoolOp") and any(name.lower().startswith("test") for name in names)
         return [node.value] if either or "pytestmark" in names or "__test__" in names else []
     if kind not in ("If", "Try", "For", "While", "With", "Match"):

@@ -53,6 +53,7 @@ READY, OUTCOME, BEAT, DONE, FAULT, ANSWER, EVENT, ENDED = 65, 66, 67, 68, 69, 70
 STATUS_MEMORY = 71
 
 MAX_RESULT = 16 << 20  # bytes of encoded results that come back from one process
+LEFT = "left"  # of a test without a result: it skipped itself as it ran
 MAX_RECORDS = 100_000  # results that one process may give: calls, or named tests
 
 
@@ -127,6 +128,7 @@ class TestReport:
     """Named tests of one run, in order; True passed. Unless they are sealed, a program's own claim.
 
     ``skipped``: those that a decorator skipped, with all of their rows; they are no part of ``tests``.
+    ``left``: those that skipped themselves as they ran; nor are they.
     ``broken``: the program went away, or answered what cannot be read, before the tests had ended.
     ``undecided``: why a pass of any of them would be the word of an object that the program made up.
     ``open``: tests of which only that holds, and why.
@@ -142,6 +144,7 @@ class TestReport:
     claim: str = ""
     open: Mapping[str, str] = field(default_factory=dict)
     skipped: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
 
 
 def call_request(*, source_file: str, module: str, calls: Sequence[Call]) -> bytes:
@@ -238,12 +241,12 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
     tests: dict[str, bool] = {}
     messages: dict[str, str] = {}
     opened: dict[str, str] = {}
-    skipped: set[str] = set()
+    skipped: dict[bool, set[str]] = {False: set(), True: set()}
     finished, told = False, {"broken": "", "lacks": "", "undecided": "", "claim": ""}
     for row in _records(result):
         if isinstance(row, tuple) and len(row) == 4 and row[0] == "test" and isinstance(row[1], str):
             if row[2] is None:
-                skipped.add(row[1])
+                skipped[row[3] == LEFT].add(row[1])
                 continue
             tests[row[1]] = row[2] is True and tests.get(row[1], True)
             messages[row[1]] = _text(row[3])
@@ -252,7 +255,8 @@ def parse_test_report(result: bytes, nonce: str) -> TestReport | None:
         if isinstance(row, tuple) and len(row) == 3 and row[0] == "open" and isinstance(row[1], str):
             opened.setdefault(row[1], _told(row[2]))
         finished = isinstance(row, tuple) and row == ("finished", nonce)
-    return TestReport(tests, messages, **told, open=opened, skipped=frozenset(skipped)) if finished else None
+    marked, left = map(frozenset, skipped.values())
+    return TestReport(tests, messages, **told, open=opened, skipped=marked, left=left) if finished else None
 
 
 def parse_lacks(result: bytes) -> str:

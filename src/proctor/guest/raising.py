@@ -96,6 +96,15 @@ def is_raised_by_tests(exc: BaseException) -> bool:
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
 
 
+def is_good_end(exc: BaseException) -> bool:
+    """A script of the tests has left with status 0, by a call of its own."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    own = trace is not None and trace.tb_frame.f_code.co_filename == TESTS_FILE
+    return own and type(exc) is SystemExit and exc.code in (None, 0, False)
+
+
 def bare(exc: BaseException | None) -> BaseException | None:
     """What a program's ``__exit__`` is told: of an exception that is neither its own nor raised by the tests' own
     statement only the class, since a text may hold what was expected.

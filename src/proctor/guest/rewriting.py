@@ -148,3 +148,10 @@ def unittest_too(is_same: Any, is_other: Any) -> None:
     unittest.TestCase.assertIsInstance = kind  # type: ignore[method-assign]
     unittest.TestCase.assertNotIsInstance = no_kind  # type: ignore[method-assign]
     unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = same, other  # type: ignore[assignment,method-assign]
+
+
+def no_main() -> None:
+    """``unittest.main()`` does nothing: the tests are run by their names."""
+    import unittest
+
+    unittest.main = lambda *args, **options: None  # type: ignore[assignment]

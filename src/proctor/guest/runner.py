@@ -7,10 +7,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from . import rewriting
 from .fixtures import Fixtures, Test, call_if_there, finished, fixture_of, rows_of
 from .library import library_name
 from .marking import Fault, collect, is_expected_to_fail, is_skip, marks, skips
-from .raising import TESTS_FILE
+from .protocol import LEFT
+from .raising import TESTS_FILE, is_good_end
 from .reading import ONLY_AST, is_script
 from .scopes import Scope
 from .sealing import Refused
@@ -57,6 +59,10 @@ class Report:
         """Or expected to fail, and failed: a decorator's doing. Who reads the source knows whether it may."""
         self.tell(name, None, "")
 
+    def left(self, name: str) -> None:
+        """It skipped itself as it ran. Who reads the source knows whether it may."""
+        self.tell(name, None, LEFT)
+
     def failed(self, name: str, exc: BaseException) -> None:
         """A test that raised.
 
@@ -81,12 +87,14 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
         tree = _compile(source, TESTS_FILE, "exec", ONLY_AST, dont_inherit=True)
         called = called_at_top(tree)
         report.rewrite(tree)
+        if "unittest" in source:
+            rewriting.no_main()
         if is_script(tree):
             space["__name__"] = "__main__"
         _exec(_compile(tree, TESTS_FILE, "exec", dont_inherit=True), space)
         report("module", True, "")
     except BaseException as exc:
-        if _is_good_end(exc):
+        if is_good_end(exc):
             report("module", True, "")
         else:
             report.failed("module", exc)
@@ -111,15 +119,6 @@ def run(source: str, space: dict[str, Any], before: dict[str, Any], report: Repo
                 variants(key, value, added, (), report, unset, {"module": shared})
     _close(shared, "module", report)
     _tear_down(added, tear_down, _Module(space), report)
-
-
-def _is_good_end(exc: BaseException) -> bool:
-    """A script of the tests has left with status 0, by a call of its own."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    own = trace is not None and trace.tb_frame.f_code.co_filename == TESTS_FILE
-    return own and type(exc) is SystemExit and exc.code in (None, 0, False)
 
 
 class _Module:
@@ -175,7 +174,7 @@ def one(name: str, call: Callable[[], Any], report: Report) -> None:
         report(name, True, "")
     except BaseException as exc:
         if is_skip(exc):
-            report.skipped(name)
+            report.left(name)
         else:
             report.failed(name, exc)
 
@@ -350,7 +349,7 @@ def case(key: str, value: Any, space: dict[str, Any], report: Report, unset: Bas
         said = bad[0][1].strip().rpartition("\n")[2][-500:] if bad else "it did not run to its end"
         raised = ends[0] if ends and ends[0] is not True else None
         if raised is not None and is_skip(raised):
-            report.skipped(name)
+            report.left(name)
         elif raised is not None and not unexpected and (tell is not report or isinstance(raised, Fault)):
             tell.failed(name, raised)
         else:
