@@ -289,6 +289,8 @@ def test_classes_that_no_runner_takes_for_tests_lack_nothing(engine: SyncEngine)
     """
     found = passes(engine, "def f(n): return n", textwrap.dedent(tests))
     assert sorted(case.name for case in found.cases) == ["One.test_any", "One.test_base"]
+    data = "import unittest\nclass T(unittest.TestCase):\n    @property\n    def test_data(self): return [1, 2]\n    def test_a(self): self.assertEqual([f(n) for n in self.test_data], [1, 2])\n"
+    passes(engine, "def f(n): return n", data)
 
 
 def test_classes_that_are_no_tests_are_none(engine: SyncEngine) -> None:

@@ -79,7 +79,7 @@ def named_tests(source: str) -> Named:
                 marks = [*above, *node.decorator_list]
                 if before == "" and node.name in called:
                     continue
-                if any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
+                if any(word in ast.unparse(mark) for mark in node.decorator_list for word in ("fixture", "property")):
                     continue
                 name = before + node.name
                 every.append(name)
