@@ -57,7 +57,6 @@ def named_tests(source: str) -> Named:
     local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     factories = {node.name for node in tree.body if isinstance(node, _Function) and _is_factory(node)}
     gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
-
     functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name.startswith("test")]
     # What else skips, a fixture or a helper, may do so for the program's sake.
     own_skips = sum(map(_is_skip, ast.walk(tree))) == sum(_safe_skips(node, safe) for node in functions)

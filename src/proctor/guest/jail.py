@@ -174,7 +174,7 @@ class Jail:
         """Run the compiler as a case of its own and keep what it leaves."""
         header = {"case": -1, "cpu_kill": plan["limits"]["cpu"], "steps": 1, "request": False}
         self.program_argv = self.job["argv"]
-        self.room = self.limits["workspace"]
+        self.case_workspace = self.limits["workspace"]
         job, self.job = self.job, {**self.job, "argv": plan["argv"], "warm": False, "network": False}
         limits, self.limits = self.limits, plan["limits"]
         run = self.one(header, b"", b"", compiling=True)
@@ -298,8 +298,8 @@ class Jail:
         except OSError as exc:
             out["exit"], out["note"] = 1, f"compilation: {exc.strerror}"
             return
-        if sum(-(-len(content) // _PAGE) * _PAGE for content, _ in self.files.values()) > self.room:
-            out["exit"], out["note"] = 1, f"compilation: what it left does not fit into {self.room >> 20} MiB"
+        if sum(-(-len(content) // _PAGE) * _PAGE for content, _ in self.files.values()) > self.case_workspace:
+            out["exit"], out["note"] = 1, f"compilation: what it left does not fit into {self.case_workspace >> 20} MiB"
             return
         target = self.program_argv[0].removeprefix("./")
         if target in self.files:  # where chmod is refused the linker cannot mark it

@@ -6,6 +6,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .raising import innermost
+
 _noted: dict[
     int, tuple[Any, Any]
 ] = {}  # number of a mark -> itself, so that the number stays its own, and its rows or condition
@@ -36,9 +38,7 @@ def skips(*places: Any) -> bool:
 
 def is_skip(exc: BaseException) -> bool:
     """The tests skipped themselves, by a call of the testkit's, pytest's or unittest's; no program's exception is that."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
+    trace = innermost(exc)
     frame = trace.tb_frame if trace is not None else None
     return frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) in _SKIPS
 

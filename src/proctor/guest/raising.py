@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import opcode
+import types
 from typing import Any
 
 from .arguments import MOST_TEXT
@@ -84,13 +85,19 @@ def is_programs(exc: BaseException) -> bool:
     return exc.__dict__.get(_MARK) is True
 
 
+def innermost(exc: BaseException) -> types.TracebackType | None:
+    """Where it was raised; None for one that never was."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
+
+
 def is_raised_by_tests(exc: BaseException) -> bool:
     """A ``raise`` statement of the tests' own source made it; not an assertion, a failed operation or a call."""
     if isinstance(exc, AssertionError) or is_programs(exc):
         return False
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
+    trace = innermost(exc)
     if trace is None or trace.tb_frame.f_code.co_filename != TESTS_FILE:
         return False
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
@@ -98,9 +105,7 @@ def is_raised_by_tests(exc: BaseException) -> bool:
 
 def is_good_end(exc: BaseException) -> bool:
     """A script of the tests has left with status 0, by a call of its own."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
+    trace = innermost(exc)
     own = trace is not None and trace.tb_frame.f_code.co_filename == TESTS_FILE
     return own and type(exc) is SystemExit and exc.code in (None, 0, False)
 
