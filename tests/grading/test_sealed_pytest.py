@@ -228,6 +228,7 @@ def test_monkeypatch_changes_and_puts_back(engine: SyncEngine) -> None:
     program = "import os, time\nLIMIT = 3\nclass A:\n    size = 1\n    @staticmethod\n    def make(): return 1\ndef now(): return time.time()\ndef home(): return os.environ.get('PLACE', 'none')\ndef limit(): return LIMIT\nCONFIG = {'a': 1}\n"
     tests = """
         import os, pytest, solution
+        HERE = os.getcwd()
         def test_set(monkeypatch, tmp_path):
             monkeypatch.setattr("time.time", lambda: 5.0)
             monkeypatch.setattr(solution, "LIMIT", 7)
@@ -247,7 +248,7 @@ def test_monkeypatch_changes_and_puts_back(engine: SyncEngine) -> None:
         def test_back():
             assert solution.now() > 5 and solution.limit() == 3 and solution.home() == "none"
             assert solution.CONFIG == {"a": 1} and solution.A.size == 1 and solution.A().make() == 1
-            assert not hasattr(solution.A, "other") and os.getcwd() == "/workspace"
+            assert not hasattr(solution.A, "other") and os.getcwd() == HERE
     """
     found = run(engine, program, textwrap.dedent(tests), module=True)
     assert (found.reward, found.claimed) == (1.0, True), [case.detail for case in found.cases]
