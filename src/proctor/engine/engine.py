@@ -64,6 +64,7 @@ class Engine:
         self._endings: set[asyncio.Task[None]] = set()
         self._runs: set[object] = set()
         self._number = 0
+        self._prepared = False
         self._closed = ""  # why there will be no more jobs
         self.features: dict[str, Any] = {}
         self.replaced = 0
@@ -138,6 +139,12 @@ class Engine:
             link.agent.forget()
 
     async def _new_link(self) -> Link:
+        if not self._prepared and not self._closed:
+            try:
+                await asyncio.to_thread(self.boundary.prepare, self.image)
+            except OSError as exc:
+                raise InfrastructureError(f"what agents start from cannot be made: {exc}") from exc
+            self._prepared = True
         if self._closed:
             raise InfrastructureError(self._closed)
         self._number += 1

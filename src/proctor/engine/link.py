@@ -66,6 +66,13 @@ class Link:
             IsolationUnavailable: this host does not allow the level that was asked for.
             InfrastructureError: it did not come up, with its own words where it had any.
         """
+        try:
+            await self._come_up()
+        except Exception:
+            self.agent.failed = True
+            raise
+
+    async def _come_up(self) -> None:
         kind, header, _ = await self._frame(READY_S, 0)
         if kind == protocol.FAULT:
             error = IsolationUnavailable if header.get("isolation") is True else InfrastructureError
@@ -103,10 +110,7 @@ class Link:
 
     def _last_words(self) -> str:
         """The end of what the agent wrote on stderr, for a human."""
-        if self.agent.log < 0:
-            return ""
-        size = os.fstat(self.agent.log).st_size
-        words = os.pread(self.agent.log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+        words = self.agent.last_words(2000)
         return f": {words}" if words else ""
 
     async def run(

@@ -300,8 +300,9 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "own_pids": 2,  # the zygote and the jail
         "own_processes": 2 if inside else inherited.own_threads() + 256,
     } | config.get("features", {})
-    with zygote.packages(config.get("over", [])):
-        zygote.preload(config["preload"], inside and not config["lobby"])
+    if not config.get("warm"):
+        with zygote.packages(config.get("over", [])):
+            zygote.preload(config["preload"], inside and not config["lobby"])
     if not inside and (unseen := zygote.out_of_sight(config["root"]["covers"])):
         # Else every program that imports them would fail, by no fault of its own.
         raise OSError(1, f"{sys.executable} does not look where {', '.join(unseen)} lie, and no mount can show them")

@@ -35,7 +35,16 @@ TOLD = "/.proctor"  # the guest's modules and its settings, covered before any p
 _CAPABILITIES = "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SYS_ADMIN SYS_RESOURCE SYS_NICE".split()
 _READ_ONLY = ["rbind", "ro", "nosuid", "nodev"]
 _FILES = 65_536
-_INSIDE = ("env", "preload", "meters", "runsc", "lobby", "over", "alone")  # of the settings, what the zygote needs
+_INSIDE = (
+    "env",
+    "preload",
+    "meters",
+    "runsc",
+    "lobby",
+    "over",
+    "alone",
+    "pause",
+)  # of the settings, what the zygote needs
 _OWN = ("/dev", "/proc", "/sys")  # gVisor makes these
 
 
@@ -61,7 +70,11 @@ def launch(config: dict[str, Any], group: cgroups.Group) -> tuple[int, str]:
             os.dup2(2, 1)
             os.close(config["control"])
             os.close(config["lifeline"])
-            os.execve(config["runsc"]["path"], command(config["runsc"], config["box"], config["name"]), config["env"])
+            os.execve(
+                config["runsc"]["path"],
+                command(config["runsc"], config["box"], config["name"], config.get("restore")),
+                config["env"],
+            )
         except BaseException as exc:
             os.write(2, f"{type(exc).__name__}: {exc}".encode()[:500])
         finally:
@@ -69,9 +82,10 @@ def launch(config: dict[str, Any], group: cgroups.Group) -> tuple[int, str]:
     return pid, ""
 
 
-def command(runsc: dict[str, Any], box: str, name: str) -> list[str]:
-    """The command line of a container whose bundle lies in ``box``."""
-    return [runsc["path"], *runsc["flags"], "--root", f"{box}/state", "run", "--bundle", box, name]
+def command(runsc: dict[str, Any], box: str, name: str, saved: str | None = None) -> list[str]:
+    """The command line of a container whose bundle lies in ``box``; it goes on from what lies in ``saved``, if given."""
+    do = ["run"] if saved is None else ["restore", "--image-path", saved]
+    return [runsc["path"], *runsc["flags"], "--root", f"{box}/state", *do, "--bundle", box, name]
 
 
 def write(box: str, config: dict[str, Any], *, guest: str | None = None, capabilities: tuple[str, ...] = ()) -> None:

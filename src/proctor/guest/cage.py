@@ -30,14 +30,14 @@ _DEVICES = ("ptmx", "tty", "fuse", "net/tun", "net")  # what no program of a jai
 
 def main(config: dict[str, Any], folder: str) -> zygote.Script:
     """Be the zygote; returns only in a case's process, with its script."""
+    os.environ.clear()  # this kernel hands variables over in no order
+    os.environ.update(config["env"])
     config["control"] = os.dup(0)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
     group = cgroups.Group([])
-    fds = stream.take_fds(config["control"], len(config["meters"])) if config["meters"] else []
-    group.surround(dict(zip(config["meters"], fds, strict=True)))
     try:
         root.bound_inodes = inodes_bounded()
         tidy()
@@ -49,6 +49,13 @@ def main(config: dict[str, Any], folder: str) -> zygote.Script:
             "uncounted": uncounted(),
         }
         config["over"] = [[place, [merged.LOW + place]] for place, _ in config["over"] or ()]
+        if config["pause"]:
+            with zygote.packages(config["over"]):
+                zygote.preload(config["preload"], True)
+            config["warm"] = True  # the preload is done
+            stream.write_all(config["control"], protocol.pack(protocol.PAUSED, {}))
+        fds = stream.take_fds(config["control"], len(config["meters"])) if config["meters"] or config["pause"] else []
+        group.surround(dict(zip(config["meters"], fds, strict=True)))
         config["features"] = {"inodes": root.bound_inodes, "outside": group.surrounded, "runsc": config["runsc"]}
         return agent.serve(config, "gvisor", group, folder, -1, -1)
     except BaseException as exc:

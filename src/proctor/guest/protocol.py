@@ -46,7 +46,7 @@ MAX_HEADER = 1 << 20
 # host -> guest
 JOB, CASE, CANCEL, END, REQUEST = 1, 2, 3, 4, 5
 # guest -> host
-READY, OUTCOME, BEAT, DONE, FAULT, ANSWER, EVENT, ENDED = 65, 66, 67, 68, 69, 70, 71, 72
+READY, OUTCOME, BEAT, DONE, FAULT, ANSWER, EVENT, ENDED, PAUSED = 65, 66, 67, 68, 69, 70, 71, 72, 73
 
 # Status of an agent's supervisor: 0, or that the kernel has killed for memory in the slot's group. When an agent
 # broke under a case that is the likely reason: a program can fill the group with files that outlive it.

@@ -40,6 +40,7 @@ class AgentProcess:
         identity: the first of its two user numbers on the host, where it has any of its own.
         around: bounds that the host sets around it, where it does not set its own.
         pace: times that a program's CPU seconds may take longer there than on this host.
+        failed: it did not come up.
     """
 
     process: subprocess.Popen[bytes]
@@ -50,6 +51,14 @@ class AgentProcess:
     identity: int
     around: Around | None = None
     pace: float = 1.0
+    failed: bool = False
+
+    def last_words(self, most: int) -> str:
+        """The end of what it wrote on stderr: at most that many bytes."""
+        if self.log < 0:
+            return ""
+        size = os.fstat(self.log).st_size
+        return os.pread(self.log, most, max(0, size - most)).decode("utf-8", "replace").strip()
 
     def release(self) -> None:
         """Tell the supervisor to end everything, and end the control stream. Never blocks; may be called again.
@@ -81,6 +90,15 @@ class Boundary(Protocol):
     """
 
     agent_mib: int
+
+    def prepare(self, image: Image) -> None:
+        """Make, once for an image, what agents start from; may take seconds, and is called in a thread.
+
+        Raises:
+            IsolationUnavailable: what the level needs is not there.
+            OSError: the cache directory cannot be written.
+        """
+        ...
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start an agent for slot ``number``; it says READY, or FAULT, on its control stream."""

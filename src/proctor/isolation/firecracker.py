@@ -20,7 +20,7 @@ from pathlib import Path
 
 from proctor.core.errors import IsolationUnavailable
 from proctor.guest import firecracker
-from proctor.isolation import qemu
+from proctor.isolation import kept, qemu
 
 INSTALL = (
     "install it from https://github.com/firecracker-microvm/firecracker/releases, say as /usr/local/bin/firecracker"
@@ -78,7 +78,7 @@ def _kvm() -> str:
 def _tried(path: str, stamp: int, image: str, kvm: str) -> None:
     """Boot a kernel, once a start of the host where it comes up; IsolationUnavailable where it does not."""
     about = [Path("/proc/sys/kernel/random/boot_id").read_text(), path, stamp, image, kvm]
-    known = qemu.cache_folder() / f"firecracker-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}"
+    known = kept.folder("machines") / f"firecracker-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}"
     if known.is_file():
         return
     if why := _boots(path, image):

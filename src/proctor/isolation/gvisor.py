@@ -6,11 +6,12 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
 from typing import Any
 
 from proctor.core.image import Image
 from proctor.guest import cgroups
-from proctor.isolation import runsc, sweep
+from proctor.isolation import checkpoints, runsc, sweep
 from proctor.isolation.base import AgentProcess
 from proctor.isolation.jail import JailBoundary
 
@@ -21,6 +22,7 @@ PROCESS_MIB = 12  # what stands for a process on the host: 10 MiB were measured,
 # thread of the kernel that ever ran it.
 KERNEL_TASKS, MOST_TASKS = 512, 30_000
 _ASK_S = 20.0
+_END_S = 15.0  # for a container to end by itself once it is told to
 
 
 class GvisorBoundary(JailBoundary):
@@ -33,25 +35,55 @@ class GvisorBoundary(JailBoundary):
         IsolationUnavailable: no ``runsc`` works here.
     """
 
-    agent_mib = 96
+    agent_mib = 128
 
     def __init__(self, *, cgroup: bool = True) -> None:
         super().__init__("gvisor", cgroup=cgroup)
         self.runsc = runsc.find()
+        self._saved: dict[str, str | None] = {}  # digest of an image -> directory of its saved container
+        self._restored: dict[str, tuple[AgentProcess, str]] = {}  # by name, agents and what each was started from
+        self._lock = threading.Lock()
+
+    def prepare(self, image: Image) -> None:
+        """Save a container that is ready, where that makes starts faster; see ``Boundary``."""
+        with self._lock:
+            if image.digest in self._saved:
+                return
+
+            def begin(more: dict[str, Any]) -> AgentProcess:
+                return self._begin(image, self.name(0), more)
+
+            try:
+                self._saved[image.digest] = checkpoints.get(image, self.runsc, self._meters(), begin, self._finish)
+            except OSError:
+                self._saved[image.digest] = None  # cold starts need none of it
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start one agent; see ``Boundary``."""
-        name = self.name(number)
-        paths = cgroups.create(name) if self.cgroup else []
-        group = cgroups.Group(paths)
-        for fd in group.procs:
-            os.close(fd)
-        group.procs = []
+        saved = self._saved.get(image.digest)
+        if saved is None or any(agent.failed and path == saved for agent, path in self._restored.values()):
+            return self._begin(image, self.name(number), {})
+        agent = self._begin(image, self.name(number), {"pause": True, "restore": saved})
+        self._restored[agent.name] = agent, saved
+        return agent
+
+    def ended(self, agent: AgentProcess) -> bool:
+        """See ``Boundary``. What no agent comes up from is not used again."""
+        _, saved = self._restored.get(agent.name, (agent, None))
+        if saved is not None and agent.failed:
+            self._saved = {digest: path for digest, path in self._saved.items() if path != saved}
+            checkpoints.forget(saved)
+        self._restored.pop(agent.name, None)
+        return super().ended(agent)
+
+    def _begin(self, image: Image, name: str, more: dict[str, Any]) -> AgentProcess:
+        """Start a container, new or saved; one that shall pause is not told what it waits for."""
+        group = _group(cgroups.create(name) if self.cgroup else [])
         try:
             meters = group.meters()
-            agent = self.spawn(image, name, {"meters": list(meters), "runsc": self._told()})
+            agent = self.spawn(image, name, {"meters": list(meters), "runsc": self._told(), **more})
             agent.around = Around(group)
-            if meters:
+            if "restore" in more or (meters and not more):
                 with contextlib.suppress(OSError):  # it is dead already: that is seen by whoever reads its first word
                     socket.send_fds(agent.control, [b"m"], list(meters.values()))
             return agent
@@ -59,6 +91,27 @@ class GvisorBoundary(JailBoundary):
             group.close()
             sweep.remove_named(name, sweep.NOBODY)
             raise
+
+    def _finish(self, agent: AgentProcess) -> None:
+        """End a container that was only to be saved, or a try."""
+        agent.release()
+        try:
+            agent.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            agent.process.kill()
+            agent.process.wait()
+        self.ended(agent)
+        agent.forget()
+
+    def _meters(self) -> list[str]:
+        """Names of the meters that a container gets here."""
+        name = self.name(0)
+        group = _group(cgroups.create(name) if self.cgroup else [])
+        try:
+            return list(group.meters())
+        finally:
+            group.close()
+            sweep.remove_named(name, sweep.NOBODY)
 
     def _told(self) -> dict[str, Any]:
         found = self.runsc
@@ -70,6 +123,15 @@ class GvisorBoundary(JailBoundary):
 
     def give_back(self, identity: int) -> None:
         """Nothing to do: none was taken."""
+
+
+def _group(paths: list[str]) -> cgroups.Group:
+    """A control group that this process does not join."""
+    group = cgroups.Group(paths)
+    for fd in group.procs:
+        os.close(fd)
+    group.procs = []
+    return group
 
 
 def has_nvproxy() -> bool:

@@ -41,6 +41,9 @@ class JailBoundary:
         self.token = secrets.token_hex(4)
         sweep.sweep()
 
+    def prepare(self, image: Image) -> None:
+        """Nothing to make; see ``Boundary``."""
+
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start one agent; see ``Boundary``."""
         return self.spawn(image, self.name(number), {})

@@ -37,8 +37,12 @@ class MicrovmBoundary(JailBoundary):
         self._templates: dict[str, template.Template] = {}
         self._lock = threading.Lock()
 
+    def prepare(self, image: Image) -> None:
+        """Boot and save a machine where none was saved before; see ``Boundary``."""
+        self.template(image)
+
     def start(self, image: Image, number: int) -> AgentProcess:
-        """Start one agent; see ``Boundary``. The first of an image boots a machine where none was saved before."""
+        """Start one agent; see ``Boundary``."""
         saved = self.template(image)
         name = self.name(number)
         around = Around(saved.told["memory_mib"], cgroups.create(name) if self.cgroup else [])

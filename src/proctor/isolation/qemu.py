@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from proctor.core.errors import InputError, IsolationUnavailable
+from proctor.isolation import kept
 
 INSTALL = "apt-get install qemu-system-x86 linux-image-cloud-amd64"
 KERNEL = "PROCTOR_MICROVM_KERNEL"
@@ -152,19 +153,13 @@ def version(path: str, stamp: int, form: str) -> str:
     return found.group(1)
 
 
-def cache_folder() -> Path:
-    """Under ``XDG_CACHE_HOME``, or ``~/.cache`` where that is not set."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(told) if os.path.isabs(told) else Path.home() / ".cache") / "proctor" / "machines"
-
-
 @cache
 def _accelerator(path: str, kernel: str) -> str:
     """KVM where the kernel boots with it. It may be there and hang, or run firmware only, so it is tried, once a boot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     about = [Path("/proc/sys/kernel/random/boot_id").read_text(), path, kernel, str(os.stat(path).st_mtime_ns)]
-    known = cache_folder() / f"kvm-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}"
+    known = kept.folder("machines") / f"kvm-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}"
     with contextlib.suppress(OSError):
         if (told := known.read_text()) in SPEED:
             return told

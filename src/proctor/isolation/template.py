@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from proctor.core.errors import IsolationUnavailable
 from proctor.core.image import Image
 from proctor.core.runner import RUNNER
 from proctor.guest import blocks, channels, machine
-from proctor.isolation import erofs, firecracker, firsttime, initramfs, saving
-from proctor.isolation.firsttime import BOOT_S, GUEST
-from proctor.isolation.qemu import PLACE, Qemu, cache_folder
+from proctor.isolation import erofs, firecracker, firsttime, initramfs, kept, saving
+from proctor.isolation.firsttime import BOOT_S
+from proctor.isolation.kept import GUEST
+from proctor.isolation.qemu import PLACE, Qemu
 
 MEMORY_MIB = 4096  # of a machine: what it does not use costs nothing
 _INSIDE = "/.proctor"
@@ -74,11 +75,11 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
         IsolationUnavailable: no machine comes up here, and why.
         OSError: the cache directory cannot be written.
     """
-    top = cache_folder()
+    top = kept.folder("machines")
     top.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = _key(image, qemu)
     folder = top / key
-    with _locked(top / f"{key}.lock"):
+    with kept.locked(top / f"{key}.lock"):
         if not _whole(folder):
             copy = ", and its files are copied for Firecracker" if qemu.monitor == "firecracker" else ""
             told(f"a machine is booted for this image, once; that takes some 10 s{copy}")
@@ -104,45 +105,19 @@ def _whole(folder: Path) -> bool:
 
 
 def _key(image: Image, qemu: Qemu) -> str:
-    stamps = [[path.name, path.read_bytes().hex()] for path in sorted(GUEST.glob("*.py"))]
     files = [
         [path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)
     ]
-    about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files, stamps]
-    about += [MEMORY_MIB, _COMMAND_LINE, firecracker.COMMAND_LINE, qemu.monitor, os.geteuid(), _cpu()]
+    about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files]
+    about += [kept.guest_files()]
+    about += [MEMORY_MIB, _COMMAND_LINE, firecracker.COMMAND_LINE, qemu.monitor, os.geteuid(), kept.cpu()]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _cpu() -> str:
-    """Of which kind the CPU is: the pace was measured on it."""
-    rows = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((row for row in rows if row.startswith("model name")), "")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
 def _tidy(top: Path) -> None:
-    """Remove what was left half made, and the machines that were used longest ago where they are too many."""
-    now = time.time()
-    for left in top.glob("new-*"):
-        if now - left.stat().st_mtime > 2 * BOOT_S:
-            shutil.rmtree(left, ignore_errors=True)
-    kept = sorted((path for path in top.iterdir() if (path / "told").is_file()), key=lambda path: -path.stat().st_mtime)
-    total = 0
-    for number, path in enumerate(kept):
-        total += sum(file.stat().st_blocks * 512 for file in path.iterdir())
-        if number + 1 >= _MOST_KEPT or total > _MOST_BYTES // 2:  # with room for the one to be made
-            shutil.rmtree(path, ignore_errors=True)
-            (top / f"{path.name}.lock").unlink(missing_ok=True)
-    named = [json.loads((path / "told").read_text()).get("disk") for path in kept if (path / "told").is_file()]
+    """Remove the machines that are too many, what was left half made, and the files of neither."""
+    left = kept.prune(top, _MOST_KEPT, _MOST_BYTES, 2 * BOOT_S)
+    named = [json.loads((path / "told").read_text()).get("disk") for path in left]
     saving.tidy(top / "disks", set(filter(None, named)), 2 * BOOT_S)
 
 
