@@ -17,6 +17,12 @@ from test_kept import (  # noqa: F401
     test_the_default_image_has_pip_and_no_other_package,
     test_what_is_in_use_is_not_removed,
 )
+from test_links import (  # noqa: F401
+    judged,
+    test_a_way_that_changes_meanwhile_leads_nowhere_else,
+    test_links_in_a_circle_are_said,
+    test_reading_goes_where_the_user_could_read,
+)
 from test_use import (  # noqa: F401
     test_a_program_that_does_not_compile_ends_as_in_a_fresh_interpreter,
     test_a_reader_that_fails_ends_the_command_and_not_the_sandbox,

@@ -1,9 +1,9 @@
 """Files of a sandbox, for its owner: read, written and listed by its pid 1, inside its own root.
 
 Every name is looked up in the sandbox's mount namespace, where nothing of the
-host's can be reached, and never through /proc's links to open files, which
-would lead into this process. Only regular files are opened; a named pipe or a
-device is refused, so that nothing here waits for a program.
+host's can be reached, in the way that ``ways`` goes: no link of a program's
+leads where the program may not go. Only regular files are opened; a named pipe
+or a device is refused, so that nothing here waits for a program.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ import fnmatch
 import json
 import os
 import stat
-import struct
 from collections.abc import Iterator
 from typing import Any
 
-from . import linux, tree
+from . import tree, ways
 from .stream import high
 
 PIECE = 1 << 20
 MOST_OPEN = 64
 _MOST_LISTED = 100_000
 _MOST_BYTES = 15 << 20  # of a listing
-_NO_MAGICLINKS = 0x02
-_PROC, _SYS = 0x9FA0, 0x62656572
 
 
 Place = tuple[int, str, str]  # of a file that is being written: its directory, its name meanwhile, its name then
@@ -40,23 +37,13 @@ class Refused(Exception):
         self.code = code
 
 
-def open_at(path: str, flags: int, mode: int = 0o644) -> int:
-    """Open a regular file or a directory, links followed within the root but not /proc's magic ones."""
-    if not flags & os.O_PATH:
-        flags |= os.O_NONBLOCK | os.O_NOCTTY
-    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS)
+def open_file(path: str, flags: int, user: int) -> tuple[int, ways.Way]:
+    """Open a regular file or a directory; see ``ways``."""
     try:
-        fd = linux.openat2(path, how)
-    except OSError as exc:
-        if exc.errno != errno.ENOSYS:
-            raise
-        # gVisor. Of this process /proc shows nothing there, and the other links lead to files of the sandbox's own.
-        fd = os.open(path, flags | os.O_CLOEXEC, mode)
-    kind = os.fstat(fd).st_mode
-    if linux.filesystem(fd) in (_PROC, _SYS) or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        os.close(fd)
-        raise Refused("not_a_file", f"{path!r} is no regular file")
-    return high(fd)
+        fd, way = ways.open_file(path, flags, user)
+    except ValueError:
+        raise Refused("not_a_file", f"{path!r} is no regular file") from None
+    return high(fd), way
 
 
 class Files:
@@ -87,21 +74,25 @@ class Files:
     def create(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Begin to write a file beside its place; ``close`` puts it there, so that no reader sees half of it."""
         mode = header.get("mode")
-        with contextlib.suppress(FileNotFoundError):  # what is there must be reached without a magic link
-            os.close(open_at(self.path(header), os.O_PATH))
-        path = os.path.realpath(self.path(header))
-        with self._inside(path, make=True) as (folder, name):
+        with ways.find(self.path(header), self.uid, make=True) as way:
             was = None
             with contextlib.suppress(FileNotFoundError):
-                was = os.lstat(name, dir_fd=folder)
+                was = os.lstat(way.name, dir_fd=way.folder)
             if was is not None and not stat.S_ISREG(was.st_mode):
-                raise Refused("not_a_file", f"{path!r} is there and is no regular file")
-            part = f".{name[:100]}.{os.urandom(6).hex()}"
+                raise Refused("not_a_file", f"{way.path!r} is there and is no regular file")
+            way.allow_change()
+            part = f".{way.name[:100]}.{os.urandom(6).hex()}"
             self._room()
-            fd = high(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+            folder = high(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way.folder))
+            try:
+                made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = high(os.open(part, made, dir_fd=folder))
+            except BaseException:
+                os.close(folder)
+                raise
             os.fchmod(fd, mode & 0o1777 if mode is not None else stat.S_IMODE(was.st_mode) if was else 0o644)
             os.fchown(fd, self.uid, self.uid)
-            return {"handle": self._keep(fd, (high(os.dup(folder)), part, name)), "path": path}
+            return {"handle": self._keep(fd, (folder, part, way.name)), "path": way.path}
 
     def push(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Append to a file that ``create`` began; a failure gives it up."""
@@ -142,7 +133,7 @@ class Files:
     def open(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Begin to read a file."""
         self._room()
-        fd = open_at(self.path(header), os.O_RDONLY)
+        fd, _ = open_file(self.path(header), os.O_RDONLY, self.uid)
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             os.close(fd)
@@ -174,109 +165,122 @@ class Files:
 
     def mkdir(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """A directory and what it lies in; one that is there is left as it is."""
-        with self._inside(f"{self.path(header).rstrip('/')}/", make=True):
-            return {}
+        with ways.find(self.path(header), self.uid, make=True) as way:
+            try:
+                ways.mkdir(way, self.uid)
+            except FileExistsError:
+                os.close(os.open(way.name, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way.folder))
+        return {}
 
     def remove(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """A file, a link, or with ``recursive`` a directory with all that is in it."""
-        with self._inside(self.path(header).rstrip("/")) as (folder, name):
-            if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-                os.unlink(name, dir_fd=folder)
+        with self._last(header) as way:
+            if not stat.S_ISDIR(os.lstat(way.name, dir_fd=way.folder).st_mode):
+                os.unlink(way.name, dir_fd=way.folder)
             elif header.get("recursive"):
-                os.fchdir(folder)
+                os.fchdir(way.folder)
                 try:
-                    tree.remove(b"./" + os.fsencode(name))
+                    tree.remove(b"./" + os.fsencode(way.name))
                 finally:
                     os.chdir("/")
             else:
-                os.rmdir(name, dir_fd=folder)
+                os.rmdir(way.name, dir_fd=way.folder)
         return {}
 
     def rename(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Move a file or a directory; what is at the new name is replaced as by rename(2)."""
-        target = self.path(header, "to").rstrip("/")
-        with self._inside(self.path(header).rstrip("/")) as old, self._inside(target, make=True) as new:
-            os.rename(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0])
+        with self._last(header) as old, self._last(header, "to", make=True) as new:
+            os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
         return {}
 
     def chmod(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """Set the permission bits of a file; no set-user or set-group bits."""
-        fd = open_at(self.path(header), os.O_RDONLY)
-        os.fchmod(fd, header["mode"] & 0o1777)
-        os.close(fd)
+        fd, way = open_file(self.path(header), os.O_RDONLY, self.uid)
+        try:
+            if way.user >= 0 and os.fstat(fd).st_uid != way.user:
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+            os.fchmod(fd, header["mode"] & 0o1777)
+        finally:
+            os.close(fd)
         return {}
 
     def stat(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """What a path is; a link is followed unless ``link``."""
-        path = self.path(header)
-        if header.get("link"):
-            with self._inside(path.rstrip("/")) as (folder, name):
-                return {"info": describe(path, os.lstat(name, dir_fd=folder))}
-        return {"info": describe(path, os.stat(path))}
+        with ways.find(self.path(header), self.uid, follow=not header.get("link")) as way:
+            return {"info": describe(self.path(header), way.folder, way.name)}
 
     @contextlib.contextmanager
-    def _inside(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The open directory that a path lies in, and its last name; ``make`` makes what is missing of the way."""
-        way, _, name = path.rpartition("/")
-        folder = self._folder(way or "/", make)
-        try:
-            yield folder, name or "."
-        finally:
-            os.close(folder)
-
-    def _folder(self, path: str, make: bool) -> int:
-        try:
-            return open_at(path, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            if not make:
-                raise
-        with self._inside(path.rstrip("/"), True) as (above, name):
-            os.mkdir(name, 0o755, dir_fd=above)
-            os.chown(name, self.uid, self.uid, dir_fd=above, follow_symlinks=False)
-        return open_at(path, os.O_RDONLY | os.O_DIRECTORY)
+    def _last(self, header: dict[str, Any], key: str = "path", make: bool = False) -> Iterator[ways.Way]:
+        """The way to a name that is to be taken away or made, its last link not followed."""
+        with ways.find(self.path(header, key), self.uid, follow=False, make=make) as way:
+            way.allow_change()
+            yield way
 
     def list(self, header: dict[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """What is below a directory, ``depth`` levels deep, in the order of names.
 
         ``glob`` is matched with the path from there; ``hidden`` shows names that begin with a dot; at most ``limit``.
         """
-        top = self.path(header).rstrip("/") or "/"
+        top = self.path(header).rstrip("/")
         limit, size = min(header.get("limit") or _MOST_LISTED, _MOST_LISTED), 0
         pattern, hidden = header.get("glob"), header.get("hidden", True)
         rows: list[bytes] = []
         waiting = [("", header.get("depth") or 1)]
         more = False
-        os.close(open_at(top, os.O_RDONLY | os.O_DIRECTORY))
-        while waiting and not more:
-            folder, depth = waiting.pop()
-            try:
-                names = sorted(os.listdir(f"{top}/{folder}" if folder else top))
-            except OSError:
-                if not folder:
-                    raise
-                continue
-            below = []
-            for name in names:
-                if name.startswith(".") and not hidden:
-                    continue
-                inside = f"{folder}/{name}" if folder else name
-                path = f"{top.rstrip('/')}/{inside}"
+        begin, way = open_file(top or "/", os.O_RDONLY | os.O_DIRECTORY, self.uid)
+        try:
+            while waiting and not more:
+                inside, depth = waiting.pop()
                 try:
-                    info = os.lstat(path)
+                    folder = self._below(begin, inside, way)
                 except OSError:
+                    if not inside:
+                        raise
                     continue
-                if stat.S_ISDIR(info.st_mode) and depth > 1 and path not in ("/proc", "/dev"):
-                    below.append((inside, depth - 1))
-                if pattern is not None and not matches(inside, pattern):
-                    continue
-                row = json.dumps(describe(path, info)).encode()
-                size += len(row) + 1
-                if len(rows) >= limit or size > _MOST_BYTES:
-                    more = True
-                    break
-                rows.append(row)
-            waiting += reversed(below)
+                below = []
+                try:
+                    for name in sorted(os.listdir(folder)):
+                        if name.startswith(".") and not hidden:
+                            continue
+                        path = f"{inside}/{name}" if inside else name
+                        try:
+                            info = describe(f"{top}/{path}", folder, name)
+                        except OSError:
+                            continue
+                        if info["kind"] == "directory" and depth > 1 and f"{top}/{path}" not in ("/proc", "/dev"):
+                            below.append((path, depth - 1))
+                        if pattern is not None and not matches(path, pattern):
+                            continue
+                        row = json.dumps(info).encode()
+                        size += len(row) + 1
+                        if len(rows) >= limit or size > _MOST_BYTES:
+                            more = True
+                            break
+                        rows.append(row)
+                finally:
+                    os.close(folder)
+                waiting += reversed(below)
+        finally:
+            os.close(begin)
         return {"more": more}, b"[" + b",".join(rows) + b"]"
+
+    @staticmethod
+    def _below(top: int, inside: str, way: ways.Way) -> int:
+        """The open directory of a path below another; nothing of it may have become a link."""
+        folder = os.dup(top)
+        for name in [".", *inside.split("/")] if inside else ["."]:
+            above = folder
+            try:
+                way.allow(os.fstat(above), ways.SEARCH)
+                folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            finally:
+                os.close(above)
+        try:
+            way.allow(os.fstat(folder), ways.READ)
+        except BaseException:
+            os.close(folder)
+            raise
+        return folder
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -307,8 +311,9 @@ def _past_stars(reach: set[int], wanted: list[str]) -> set[int]:
     return found
 
 
-def describe(path: str, info: os.stat_result) -> dict[str, Any]:
-    """A file as data."""
+def describe(path: str, folder: int, name: str) -> dict[str, Any]:
+    """A file in an open directory as data; ``path`` is what it is called."""
+    info = os.lstat(name, dir_fd=folder)
     kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "symlink"))
     kind = next((name for test, name in kinds if test(info.st_mode)), "other")
     row = {
@@ -319,5 +324,5 @@ def describe(path: str, info: os.stat_result) -> dict[str, Any]:
         "mtime_ns": info.st_mtime_ns,
     }
     if kind == "symlink":
-        row["target"] = os.readlink(path)
+        row["target"] = os.readlink(name, dir_fd=folder)
     return row

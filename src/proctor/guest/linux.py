@@ -40,7 +40,6 @@ _NUMBERS = {  # x86-64, aarch64
     "capset": (126, 91),
     "personality": (135, 92),
     "mount_setattr": (442, 442),
-    "openat2": (437, 437),
 }
 _CAPSET, _NO_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0), bytes(24)
 _COLUMN = 0 if _MACHINE == "x86_64" else 1
@@ -114,11 +113,6 @@ def close_range(first: int) -> None:
         _syscall("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
     except OSError:
         os.closerange(first, 65_536)
-
-
-def openat2(path: str, how: bytes) -> int:
-    """openat2(2) from the working directory; ``how`` is a packed ``struct open_how``."""
-    return _syscall("openat2", ctypes.c_int(-100), os.fsencode(path), how, ctypes.c_size_t(len(how)))
 
 
 def filesystem(fd: int) -> int:
