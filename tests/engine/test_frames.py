@@ -70,7 +70,7 @@ class Peer:
     def outcome(self, case: int, body: bytes = b"ok", /, **changes: Any) -> dict[str, Any]:
         """A header that is right but for ``changes``; a value ... takes the field away."""
         header = {
-            "job": self.token, "case": case, "ended": None, "exit": 0, "signal": None, "cpu_ns": 10**6, "step_ns": 10**6, "wall_ns": 2 * 10**6,
+            "job": self.token, "case": case, "ended": None, "exit": 0, "signal": None, "cpu_ns": 10**6, "step_ns": 10**6, "wall_ns": 2 * 10**6, "waited_ns": 0,
             "peak": 0, "left": 0, "read": 0, "kept": [len(body), 0, 0], "written": [len(body), 0, 0],
         }  # fmt: skip
         header.update(changes)
@@ -227,6 +227,7 @@ NONSENSE: dict[str, Script] = {
     "another job": _field(job=1), "no job": _field(job=...),
     "negative time": _field(cpu_ns=-1), "time as a float": _field(cpu_ns=1.5), "time as nan": _field(wall_ns=float("nan")),
     "time as true": _field(cpu_ns=True), "time as text": _field(cpu_ns="1"), "no time": _field(cpu_ns=...), "no end of time": _field(wall_ns=1 << 63),
+    "no waiting": _field(waited_ns=...), "negative waiting": _field(waited_ns=-1), "waiting as text": _field(waited_ns="1"),
     "no steps": _field(step_ns=...), "steps as nan": _field(step_ns=float("nan")), "negative steps": _field(step_ns=-1),
     "memory as nan": _field(peak=float("nan")), "negative memory": _field(peak=-5), "too much memory": _field(peak=1 << 70),
     "exit 256": _field(exit=256), "exit -1": _field(exit=-1), "exit as true": _field(exit=True), "exit as text": _field(exit="0"),

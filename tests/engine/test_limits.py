@@ -687,11 +687,11 @@ def test_what_a_busy_host_is_forgiven(metered: bool, times: int) -> None:
     os.set_blocking(signals, False)
     group = types.SimpleNamespace(cpu={metered}, memory=True, cpu_ns=lambda: 0, oom_kills=lambda: 0, limit_hits=lambda: 0, held=lambda counted, start: counted, had=lambda counted, start: counted)
     watch = Watch(sleeper.pid, group=group, in_pid_namespace=False, signals=signals, control=control)
-    watch._waited = lambda: 10**15
+    watch._wants = lambda: True
     start = time.monotonic()
     how, _ = watch.run(
         dict(wall=10**8, memory=10**9, output=10**6), cpu_kill=10**12, steps=1, streams=(1, 2, -1),
-        meters=dict(cpu=0, self=0, children=0, oom=0, hits=0), beat=lambda: None, stopped=lambda: False,
+        meters=dict(cpu=0, self=0, children=0, oom=0, hits=0), beat=lambda wall, waited: None, stopped=lambda: False,
     )
     sleeper.returncode = 0
     print(how, {times} * 0.1 <= time.monotonic() - start, {metered} or time.monotonic() - start < 0.9)

@@ -98,6 +98,15 @@ def test_a_wall_limit_with_work_in_it_is_seen_again_alone() -> None:
     assert settle(always(LATE))[0] == [replace(LATE, confirmed=True)]
 
 
+def test_a_wall_limit_that_only_the_load_met_is_never_sure() -> None:
+    """It waited for a CPU, and was ended though all else that it did was within its limit."""
+    starved = Outcome(signal=9, ended_by=EndedBy.WALL, cpu_s=0.1, wall_s=100, waited_s=95)
+    assert settle(first(starved, FINE))[0] == [replace(FINE, confirmed=True)]
+    assert settle(always(starved))[0] == [starved]
+    waited = replace(starved, waited_s=89)
+    assert settle(always(waited))[0] == [replace(waited, confirmed=True)]
+
+
 @pytest.mark.parametrize("number", [9, 15, 24])
 def test_killed_is_seen_again_beside_others(number: int) -> None:
     hit = replace(KILLED, signal=number)

@@ -45,6 +45,59 @@ def test_the_wait_for_a_cpu_is_not_the_programs(engine: SyncEngine, busy: None) 
         assert (outcome.error, outcome.ended_by, outcome.stdout) == (None, None, b"done\n")
 
 
+ELSEWHERE = {
+    "thread": """
+import threading, time
+def work():
+    while time.process_time() < 0.4: pass
+    print("done")
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""",
+    "child": """
+import subprocess, sys
+work = "import time\\nwhile time.process_time() < 0.4: pass\\nprint('done', flush=True)"
+subprocess.run([sys.executable, "-c", work])
+""",
+    "many children": """
+import os, time
+for _ in range(10):
+    if os.fork() == 0:
+        start = time.process_time()
+        while time.process_time() < start + 0.04: pass
+        os._exit(0)
+    os.wait()
+print("done")
+""",
+    "turns": """
+import os, time
+down, up = os.pipe(), os.pipe()
+child = os.fork() == 0
+source, sink = (down[0], up[1]) if child else (up[0], down[1])
+for turn in range(10):
+    if child or turn:
+        os.read(source, 1)
+    end = time.process_time() + 0.02
+    while time.process_time() < end: pass
+    os.write(sink, b"x")
+if not child:
+    os.wait()
+    print("done")
+""",
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_nor_is_that_of_a_thread_or_a_child(engine: SyncEngine, busy: None, where: str) -> None:
+    """Work may be done by any thread of any process, by one after the other, or by two in turn."""
+    limits = Limits(cpu_s=5, wall_s=0.8, memory_mib=128)
+    for future in [engine.submit(job(ELSEWHERE[where], limits=limits)) for _ in range(3)]:
+        (outcome,) = future.result()
+        assert (outcome.error, outcome.ended_by, outcome.stdout) == (None, None, b"done\n")
+        assert outcome.wall_s - outcome.waited_s < 0.8
+
+
 def test_loops_are_ended(engine: SyncEngine, busy: None) -> None:
     for future in [engine.submit(job("while True: pass", limits=Limits(cpu_s=0.2, memory_mib=128))) for _ in range(3)]:
         (outcome,) = future.result()

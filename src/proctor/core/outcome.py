@@ -29,6 +29,7 @@ class Outcome:
         stdout_truncated, stderr_truncated: more was written than was kept.
         cpu_s: CPU seconds of the whole process tree.
         wall_s: seconds from start to end.
+        waited_s: those of them that counted towards no wall limit: it waited for a busy CPU.
         peak_memory_bytes: highest memory of the tree, None where this host cannot tell.
         ended_by: the limit that ended it, if one did.
         result: bytes that the call or test harness wrote beside stdout.
@@ -52,6 +53,7 @@ class Outcome:
     stderr_truncated: bool = False
     cpu_s: float = 0.0
     wall_s: float = 0.0
+    waited_s: float = 0.0
     peak_memory_bytes: int | None = None
     ended_by: EndedBy | None = None
     result: bytes = b""

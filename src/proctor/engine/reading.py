@@ -103,6 +103,7 @@ def outcome(
         exit_code=exit_code, signal=signal, stdout=stdout, stderr=stderr, result=result,
         stdout_truncated=written[0] > kept[0], stderr_truncated=written[1] > kept[1],
         cpu_s=_number(header, "cpu_ns", _TOP) / 1e9, wall_s=_number(header, "wall_ns", _TOP) / 1e9,
+        waited_s=_number(header, "waited_ns", _TOP) / 1e9,
         peak_memory_bytes=_number(header, "peak", _TOP) or None, ended_by=EndedBy(ended) if ended else None,
         files=files, steady=header.get("steady") is True, left_processes=_number(header, "left", 1 << 30),
         stdin_read=min(_number(header, "read", _TOP), len(case.stdin)) if case.stdin else None,

@@ -128,7 +128,8 @@ class Settling:
             return
         if index in self._timed and outcome.ended_by is None and outcome.error is None and self._over(index, busiest):
             outcome = replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
-        self._push(outcome if outcome.error else replace(outcome, confirmed=True))
+        sure = not outcome.error and not starved(outcome, self.job.limits.wall * self.job.cases[index].steps)
+        self._push(replace(outcome, confirmed=True) if sure else outcome)
         self._advance()
 
     def result(self) -> list[Outcome]:
@@ -170,11 +171,16 @@ class Settling:
         if outcome.ended_by is EndedBy.CPU and outcome.steady and index not in self._timed:
             return True  # a slow program and not a stuck call: what counts is how far it comes within the limit, alone
         if outcome.ended_by is EndedBy.WALL:
-            return outcome.cpu_s > SLEEPER * outcome.wall_s
+            return max(outcome.cpu_s, outcome.waited_s) > SLEEPER * outcome.wall_s
         over = outcome.ended_by is None and busiest > self.job.limits.cpu_s
         if killed(outcome):
             return index not in self._killed or (over and index not in self._timed)
         return over
+
+
+def starved(outcome: Outcome, wall_s: float) -> bool:
+    """Ended by the clock though it was within its wall limit but for waiting for a CPU."""
+    return outcome.ended_by is EndedBy.WALL and outcome.wall_s - outcome.waited_s < wall_s
 
 
 def killed(outcome: Outcome) -> bool:

@@ -25,7 +25,7 @@ _SIGKILL = 9
 _TIMED = (EndedBy.CPU, EndedBy.WALL)
 _BYTES = ("stdout", "stderr", "result")
 _FIELDS = (
-    "exit_code", "signal", *_BYTES, "stdout_truncated", "stderr_truncated", "cpu_s", "wall_s", "peak_memory_bytes",
+    "exit_code", "signal", *_BYTES, "stdout_truncated", "stderr_truncated", "cpu_s", "wall_s", "waited_s", "peak_memory_bytes",
     "ended_by", "steady", "left_processes", "stdin_read", "compile_failed", "confirmed",
 )  # fmt: skip
 

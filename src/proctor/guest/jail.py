@@ -248,7 +248,7 @@ class Jail:
         try:
             ended, waited = watcher.run(
                 limits, cpu_kill=cpu_kill, steps=header["steps"], streams=(streams[1], streams[2], result),
-                meters=readings, beat=lambda: self.send(protocol.BEAT, {}), stopped=self.stopped,
+                meters=readings, beat=self.beat, stopped=self.stopped,
             )  # fmt: skip
         except TimeoutError as exc:
             self.fail(str(exc))
@@ -319,7 +319,7 @@ class Jail:
     def skip(self, number: int) -> None:
         """Answer for a case that is not run, because too many before it took too long."""
         nothing = {"kept": [0] * 3, "written": [0] * 3, "steady": False}
-        nothing |= dict.fromkeys(("cpu_ns", "step_ns", "wall_ns", "peak", "left", "read"), 0)
+        nothing |= dict.fromkeys(("cpu_ns", "step_ns", "wall_ns", "waited_ns", "peak", "left", "read"), 0)
         self.send(
             protocol.OUTCOME,
             {"job": self.job["token"], "case": number, "ended": "not_run", "exit": None, "signal": 9, **nothing},
@@ -353,6 +353,9 @@ class Jail:
             )
         except EOFError:
             os._exit(FAILED)
+
+    def beat(self, wall: int, waited: int) -> None:
+        self.send(protocol.BEAT, {"wall_ns": wall, "waited_ns": waited})
 
     def send(self, kind: int, header: dict[str, Any]) -> None:
         write_all(self.slot.control, protocol.pack(kind, header))

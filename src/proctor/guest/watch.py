@@ -1,9 +1,13 @@
 """Watching one case from outside it: clocks, memory, output, and the end of every process.
 
 The CPU limit is on the whole tree. The wall limit leaves out the time that the
-main process waited for a busy CPU, so that a loaded host does not shorten it;
-ten times the limit ends it whatever the load. Without a group's meter a program
-could be the load itself, so there it is twice the limit.
+tree waited for a busy CPU, so that a loaded host does not shorten it; ten times
+the limit ends it whatever the load. Without a group's meter a program could be
+the load itself, so there it is twice the limit.
+
+The tree waits while a thread of it, whichever, is ready to run, but for what it
+computes meanwhile. The kernel's own count of that is a thread's, ends with it,
+and says nothing of two that wait in turn; so the tree is looked at now and then.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from .cgroups import Group
 SOON_MS = 2  # between looks while memory grows towards the limit
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S = 1.0
+_LOOK_NS = 50 * 10**6  # between looks at whether the tree wants a CPU
+_LOOK_PART = 100  # a look takes no more of the time than one part in this many
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
 _DEATH_S = 10.0
 _DEAD = 256  # collected in one go: where processes are made faster than that, there is no end to it
@@ -41,6 +47,8 @@ class Watch:
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
         self.counted = 0  # CPU nanoseconds by this kernel's own count
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
+        self.waited = 0  # nanoseconds in which the tree had no CPU and wanted one
+        self.looked = self.next_look = self.had = 0
         self.base = (
             0 if group.memory else _resident(os.getpid()) if own < 0 else int(os.pread(own, 99, 0).split()[1]) * _PAGE
         )
@@ -48,7 +56,7 @@ class Watch:
 
     def run(
         self, limits: dict[str, Any], *, cpu_kill: int, steps: int, streams: tuple[int, int, int], meters: dict[str, int],
-        beat: Callable[[], None], stopped: Callable[[], bool],
+        beat: Callable[[int, int], None], stopped: Callable[[], bool],
     ) -> tuple[str | None, int]:  # fmt: skip
         """Wait for the end, or bring it about.
 
@@ -58,20 +66,21 @@ class Watch:
             steps: calls in this process; progress on the result stream starts the next.
             streams: stdout, stderr and result descriptors (result may be -1).
             meters: ``cpu``, ``oom`` and ``usage`` of the group at the start.
-            beat: called each second, so that the host knows that this jail lives.
+            beat: called each second with nanoseconds that the case has lasted, and of them those that ``uncounted`` tells,
+                so that the host knows that this jail lives.
             stopped: called when the control stream has something; True ends the case.
 
         Returns:
-            Which limit ended it (None: it ended by itself), and nanoseconds the
-            main process waited for a CPU.
+            Which limit ended it (None: it ended by itself), and nanoseconds that
+            it waited for a CPU.
         """
-        start = next_beat = time.monotonic_ns()
+        start = next_beat = self.looked = time.monotonic_ns()
         next_beat += int(BEAT_S * 1e9)
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
         poller.register(self.control, select.POLLIN)
         ended: str | None = None
-        waited = cpu = step_cpu = step_wall = step_slow = done = size = 0
+        cpu = step_cpu = step_wall = step_waited = done = size = 0
         while True:
             ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
             if self.signals in ready:
@@ -85,21 +94,26 @@ class Watch:
                 poller.modify(self.control, 0)  # the next case waits there: from now on only the host's end wakes us
             now = time.monotonic_ns()
             if now >= next_beat:
-                beat()
+                beat(now - start, self.uncounted(cpu))
                 next_beat = now + int(BEAT_S * 1e9)
             cpu = self._cpu(meters)
+            if now >= self.next_look:
+                self._look(now, cpu)
             if streams[2] >= 0 and done + 1 < steps and (grown := os.fstat(streams[2]).st_size) > size:
                 self.busiest = max(self.busiest, cpu - step_cpu)
-                size, done, step_cpu, step_wall, step_slow = grown, done + 1, cpu, now - start, self.slowed(cpu)
+                size, done, step_cpu, step_wall, step_waited = grown, done + 1, cpu, now - start, self.uncounted(cpu)
             if self.at_half < 0 <= streams[2] and cpu > limits["cpu"] // 2:
                 self.at_half = os.fstat(streams[2]).st_size
             if cpu - step_cpu > cpu_kill:
                 ended = "cpu_time"
             elif now - start - step_wall > limits["wall"]:
-                waited = self._waited() + self.slowed(cpu) - step_slow
                 spent = now - start - step_wall
-                if spent - waited > limits["wall"] or spent > self.pace * _MOST_WALL[self.group.cpu] * limits["wall"]:
+                if spent > self.pace * _MOST_WALL[self.group.cpu] * limits["wall"]:
                     ended = "wall_time"
+                elif spent - self.uncounted(cpu) + step_waited > limits["wall"]:
+                    self._look(now, cpu)  # the time since the last look may have been waiting
+                    if spent - self.uncounted(cpu) + step_waited > limits["wall"]:
+                        ended = "wall_time"
             if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
                 ended = "output"
             if self.group.memory:
@@ -108,14 +122,25 @@ class Watch:
                 ended = "memory"
             if ended:
                 break
-        if self.status is None:
-            waited = self._waited() + self.slowed(cpu)
         self.sweep()
         self.busiest = max(self.busiest, cpu_total(self.group, meters) - step_cpu)
         ended = ended or self._oom(meters)
         if ended is None and any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
             ended = "output"
-        return ended, waited
+        return ended, self.waited
+
+    def uncounted(self, cpu: int) -> int:
+        """Nanoseconds so far that no wall limit counts, at ``cpu`` nanoseconds of the tree."""
+        return self.waited + self.slowed(cpu)
+
+    def _look(self, now: int, cpu: int) -> None:
+        """Count the time since the last look as waiting, but for what was computed, if the tree wants a CPU now."""
+        begun = time.thread_time_ns()
+        had = cpu if self.pace == 1.0 else max(self.counted, cpu)  # else what the host took is in ``slowed``
+        if self._wants():
+            self.waited += min(now - self.looked, max(0, now - self.looked - (had - self.had)))
+        self.looked, self.had = now, had
+        self.next_look = now + max(_LOOK_NS, _LOOK_PART * (time.thread_time_ns() - begun))
 
     def slowed(self, cpu: int) -> int:
         """Nanoseconds that passed only because this machine computes more slowly than its host, or was not running.
@@ -215,13 +240,18 @@ class Watch:
                 return [self.pid]
         return descendants(os.getpid())
 
-    def _waited(self) -> int:
-        """Nanoseconds that the main process was ready to run but had no CPU."""
-        try:
-            with open(f"/proc/{self.pid}/schedstat", "rb") as file:
-                return int(file.read().split()[1])
-        except (OSError, ValueError, IndexError):
-            return 0
+    def _wants(self) -> bool:
+        """A thread of the tree runs, or is ready to."""
+        if _runs(self.pid):
+            return True
+        for pid in self._members():
+            try:
+                threads = os.listdir(f"/proc/{pid}/task")
+            except OSError:
+                continue
+            if any(_runs(f"{pid}/task/{thread}") for thread in threads):
+                return True
+        return False
 
 
 def meters(group: Group) -> dict[str, int]:
@@ -312,7 +342,12 @@ def _children_ns() -> int:
     return int((usage.ru_utime + usage.ru_stime) * 1e9)
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def _runs(thread: int | str) -> bool:
+    fields = _stat(thread)
+    return bool(fields) and fields[0] == b"R"
+
+
+def _stat(pid: int | str) -> list[bytes] | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rsplit(b")", 1)[1].split()
