@@ -417,6 +417,64 @@ def test_rows_without_an_id_get_one_from_their_content() -> None:
     assert one(row).id == one(dict(row)).id != one(row | {"outputs": ["2"]}).id
 
 
+TACO = {
+    "question": "Sum.", "solutions": '["x = 1"]', "starter_code": "", "difficulty": "EASY", "raw_tags": "['Sorting']",
+    "input_output": '{"inputs": ["1\\n"], "outputs": ["2\\n"]}', "name": None, "source": "codeforces", "tags": "['Sorting']",
+    "skill_types": "['Sorting']", "url": "https://example.org/1", "Expected Auxiliary Space": None, "time_limit": "2.0 seconds",
+    "date": "2021-01-01", "picture_num": "0", "memory_limit": "256.0 megabytes", "Expected Time Complexity": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "limits"),
+    [
+        ({}, (2.0, 256)),
+        ({"time_limit": None, "memory_limit": None}, (10.0, 512)),
+        ({"time_limit": "", "memory_limit": "1.5 GB"}, (10.0, 1536)),
+        ({"time_limit": "1 - 2 seconds", "memory_limit": "262144 kilobytes"}, (2.0, 256)),
+        ({"time_limit": "500 ms", "memory_limit": "4 megabytes"}, (0.5, 16)),
+        ({"time_limit": 3, "memory_limit": 64.5}, (3.0, 65)),
+        ({"time_limit": "5 seconds", "time_limit_s": 7, "memory_limit_mib": 100}, (7.0, 100)),
+    ],
+)
+def test_rows_of_taco_have_a_contests_limits(told: dict[str, Any], limits: tuple[float, int]) -> None:
+    problem = one(TACO | told)
+    assert (problem.time_limit_s, problem.memory_limit_mib, problem.notes) == (*limits, ())
+    assert (problem.mode, problem.reference_solution) == ("stdio", "x = 1")
+
+
+def test_a_limit_that_nobody_understands_is_noted() -> None:
+    problem = one(TACO | {"time_limit": "a while", "memory_limit": "3 floppies"})
+    assert (problem.time_limit_s, problem.memory_limit_mib) == (10.0, 512)
+    assert [note.split("'")[1] for note in problem.notes] == ["a while", "3 floppies"]
+    for value in (True, [2], {"seconds": 2}, "0 seconds", "nan", "1e999", float("inf")):
+        assert one(TACO | {"time_limit": value}).time_limit_s in (10.0, 86_400)
+
+
+def test_calls_have_the_default_limit_at_least() -> None:
+    """A contest's limit is for one case, ours for all calls of a process."""
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+    assert one(TACO | {"input_output": json.dumps(tests)}).time_limit_s == 10.0
+    assert one(TACO | {"input_output": json.dumps(tests), "time_limit": "20 seconds"}).time_limit_s == 20.0
+
+
+def test_rows_without_solutions_or_tests() -> None:
+    """The data sets write nothing as an empty text."""
+    for nothing in ("", None, "[]"):
+        assert one(TACO | {"solutions": nothing}).reference_solution is None
+    with pytest.raises(InputError, match=r"row 1: field 'input_output': empty: the row has no tests"):
+        one(TACO | {"input_output": ""})
+
+
+def test_prime_rows_as_they_come() -> None:
+    tests = json.dumps({"inputs": ["1\n"], "outputs": ["2\n"]})
+    row = {
+        "data_source": "taco", "prompt": [{"role": "user", "content": "Sum."}], "ability": "code",
+        "reward_model": {"ground_truth": tests, "style": "rule"}, "extra_info": {"index": 0, "split": "train"},
+    }  # fmt: skip
+    assert one(row).cases[0].expected == b"2\n"
+
+
 def test_prime_assert_cases() -> None:
     problem = one({"ground_truth": json.dumps({"inputs": [], "outputs": [], "assert_case": ["assert f(1) == 2"]})})
     assert (problem.mode, problem.entry_point, problem.cases[0].expected) == ("function", "f", 2)

@@ -23,21 +23,34 @@ import zlib
 from typing import Any
 
 from proctor.grading.formats import asserts, rows
-from proctor.grading.formats.common import ID_KEYS, LIMIT_KEYS, built, id_of, language_of, limits_of, rest, text_lines
+from proctor.grading.formats.common import (
+    ID_KEYS,
+    LIMIT_KEYS,
+    TOLD_LIMITS,
+    built,
+    id_of,
+    language_of,
+    rest,
+    text_lines,
+    told_limits,
+)
 from proctor.grading.formats.rows import Row, kind_of
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
 APPS_KEYS = (
-    *ID_KEYS, *LIMIT_KEYS, "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs", "fn_name",
-    "assert_case", "question", "solutions", "starter_code", "difficulty", "url", "prompt", "data_source", "extra_info",
+    *ID_KEYS, *LIMIT_KEYS, *TOLD_LIMITS, "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs",
+    "fn_name", "assert_case", "question", "solutions", "starter_code", "difficulty", "url", "prompt", "data_source",
+    "extra_info", "ability", "raw_tags", "name", "source", "tags", "skill_types", "date", "picture_num",
+    "Expected Auxiliary Space", "Expected Time Complexity",
 )  # fmt: skip
 LCB_KEYS = (
-    *LIMIT_KEYS, "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
+    *LIMIT_KEYS, *TOLD_LIMITS, "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
     "starter_code", "difficulty", "public_test_cases", "private_test_cases", "metadata", "language",
 )  # fmt: skip
 INFO_KEYS = (
     *ID_KEYS,
     *LIMIT_KEYS,
+    *TOLD_LIMITS,
     "verification_info",
     "prompt",
     "source",
@@ -56,9 +69,11 @@ def read_apps(row: Row, fallback: str) -> Problem:
         tests = Row(row.mapping("reward_model"), f"{row.where}: field 'reward_model'")
     for name in ("input_output", "ground_truth"):
         if tests.has(name):
+            if tests.data[name] == "":
+                tests.fail(name, "empty: the row has no tests, so nothing can be judged; leave it out")
             tests = Row(tests.json(name), f"{row.where}: field {name!r}")
             break
-    solutions = row.json("solutions") if row.has("solutions") else None
+    solutions = row.json("solutions") if row.first("solutions") not in (None, "") else None  # "": it has none
     reference = solutions[0] if isinstance(solutions, list) and solutions and isinstance(solutions[0], str) else None
     used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", *LIMIT_KEYS)
     return _paired(row, tests, id_of(row, fallback), reference_solution=reference, metadata=rest(row, *used))
@@ -85,8 +100,10 @@ def _paired(row: Row, tests: Row, name: str, **fields: Any) -> Problem:
 def _problem(
     row: Row, name: str, mode: str, cases: tuple[TestCase, ...], function: str | None, **fields: Any
 ) -> Problem:
+    limits, notes = told_limits(row, calls=mode != "stdio")
     return built(
         row,
+        notes=notes,
         id=name,
         mode=mode,
         cases=cases,
@@ -94,7 +111,7 @@ def _problem(
         solution_class="Solution" if function and "." not in function else None,
         checker=CheckerSpec(kind="tokens" if mode == "stdio" else "value"),
         **fields,
-        **limits_of(row),
+        **limits,
     )
 
 
