@@ -466,6 +466,36 @@ def test_rows_without_solutions_or_tests() -> None:
         one(TACO | {"input_output": ""})
 
 
+CALLS = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+FUNCTION_ROWS = [
+    {"problem_id": 1, "input_output": json.dumps(CALLS)},
+    {"data_source": "apps", "reward_model": {"ground_truth": json.dumps(CALLS)}},
+    {"ground_truth": json.dumps({"inputs": [], "outputs": [], "assert_case": ["assert f(1) == 2"]})},
+    {"verification_info": {"language": "python", "test_cases": [{"fn_name": "f", "input": [1], "output": 2}]}},
+    {
+        "question_id": "7", "metadata": '{"func_name": "f"}',
+        "public_test_cases": json.dumps([{"input": "1", "output": "2", "testtype": "functional"}]),
+    },
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", FUNCTION_ROWS)
+def test_functions_of_data_sets_have_the_imports_that_their_testers_put_first(row: dict[str, Any]) -> None:
+    given = one(row).preamble
+    assert given.count("\n") == 1  # so that line numbers move by one
+    space: dict[str, Any] = {"__name__": "solution"}
+    exec(given, space)
+    assert {"List", "Counter", "heappush", "gcd", "lru_cache", "deepcopy", "math", "re", "sys"} <= space.keys()
+    assert [space[name] for name in ("pow", "open", "math")] == [pow, open, math]
+    assert one(row | {"preamble": "import os\n"}).preamble == "import os\n"
+    assert one(row | {"preamble": ""}).preamble == ""
+
+
+def test_programs_and_our_own_format_have_no_preamble_that_they_do_not_name() -> None:
+    assert one(TACO).preamble == one({"ground_truth": json.dumps({"inputs": ["1"], "outputs": ["2"]})}).preamble == ""
+    assert one(function({"args": [1], "expected": 2})).preamble == ""
+
+
 def test_prime_rows_as_they_come() -> None:
     tests = json.dumps({"inputs": ["1\n"], "outputs": ["2\n"]})
     row = {

@@ -34,23 +34,25 @@ from proctor.grading.formats.common import (
     text_lines,
     told_limits,
 )
+from proctor.grading.formats.prelude import prelude
 from proctor.grading.formats.rows import Row, kind_of
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
 APPS_KEYS = (
-    *ID_KEYS, *LIMIT_KEYS, *TOLD_LIMITS, "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs",
+    *ID_KEYS, *LIMIT_KEYS, *TOLD_LIMITS, "preamble", "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs",
     "fn_name", "assert_case", "question", "solutions", "starter_code", "difficulty", "url", "prompt", "data_source",
     "extra_info", "ability", "raw_tags", "name", "source", "tags", "skill_types", "date", "picture_num",
     "Expected Auxiliary Space", "Expected Time Complexity",
 )  # fmt: skip
 LCB_KEYS = (
-    *LIMIT_KEYS, *TOLD_LIMITS, "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
+    *LIMIT_KEYS, *TOLD_LIMITS, "preamble", "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
     "starter_code", "difficulty", "public_test_cases", "private_test_cases", "metadata", "language",
 )  # fmt: skip
 INFO_KEYS = (
     *ID_KEYS,
     *LIMIT_KEYS,
     *TOLD_LIMITS,
+    "preamble",
     "verification_info",
     "prompt",
     "source",
@@ -75,7 +77,7 @@ def read_apps(row: Row, fallback: str) -> Problem:
             break
     solutions = row.json("solutions") if row.first("solutions") not in (None, "") else None  # "": it has none
     reference = solutions[0] if isinstance(solutions, list) and solutions and isinstance(solutions[0], str) else None
-    used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", *LIMIT_KEYS)
+    used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", "preamble", *LIMIT_KEYS)
     return _paired(row, tests, id_of(row, fallback), reference_solution=reference, metadata=rest(row, *used))
 
 
@@ -101,6 +103,7 @@ def _problem(
     row: Row, name: str, mode: str, cases: tuple[TestCase, ...], function: str | None, **fields: Any
 ) -> Problem:
     limits, notes = told_limits(row, calls=mode != "stdio")
+    usual = prelude(function) if mode == "function" and function else ""
     return built(
         row,
         notes=notes,
@@ -109,6 +112,7 @@ def _problem(
         cases=cases,
         entry_point=function,
         solution_class="Solution" if function and "." not in function else None,
+        preamble=row.text("preamble", usual),
         checker=CheckerSpec(kind="tokens" if mode == "stdio" else "value"),
         **fields,
         **limits,
@@ -171,7 +175,7 @@ def read_livecodebench(row: Row) -> Problem:
     pairs = [(test["input"], test["output"]) for test in tests]
     functional = kinds == {"functional"}
     cases = _calls(row, pairs) if functional else _texts(row, pairs)
-    used = ("public_test_cases", "private_test_cases", *LIMIT_KEYS)
+    used = ("public_test_cases", "private_test_cases", "preamble", *LIMIT_KEYS)
     name, mode = id_of(row), "function" if functional else "stdio"
     return _problem(row, name, mode, cases, function if functional else None, metadata=rest(row, *used))
 
@@ -236,7 +240,7 @@ def read_verification_info(row: Row, fallback: str) -> Problem:
     common: dict[str, Any] = {
         "language": language,
         "reference_solution": row.text("gold_standard_solution"),
-        "metadata": rest(row, "verification_info", *LIMIT_KEYS),
+        "metadata": rest(row, "verification_info", "preamble", *LIMIT_KEYS),
     }
     name = id_of(row, fallback)
     if info.has("inputs") and not info.has("test_cases"):
