@@ -45,12 +45,21 @@ def test_bytes_go_in_as_they_are() -> None:
     assert (packed.stdin, packed.expected) == (b"\xff", b"")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(12, b"12"), (True, b"True"), ([65, 24], b"[65, 24]"), (0.6, b"0.6"), (["a"], b"['a']"), ("", b"")],
-)
-def test_an_expected_json_value_is_what_python_prints(value: object, text: bytes) -> None:
-    assert one(stdio({"stdin": "", "expected": value})).cases[0].expected == text
+def test_an_expected_whole_number_is_its_digits() -> None:
+    for value, text in ((12, b"12"), (-3, b"-3"), (0, b"0"), (10**5000, b"1" + b"0" * 5000)):
+        assert one(stdio({"stdin": "", "expected": value})).cases[0].expected == text
+    assert one(stdio({"stdin": "", "expected": 12, "expected_b64": "MTI="})).cases[0].expected == b"12"
+
+
+@pytest.mark.parametrize("value", [True, 0.6, 1e3, ["3", "4"], {"a": 1}, [10**5000], ["x" * 500]], ids=range(7))
+@pytest.mark.parametrize("key", ["stdin", "expected"])
+def test_text_of_a_case_is_text(key: str, value: object) -> None:
+    """Lines as a list, or true, would be compared as Python prints them, and every program be wrong."""
+    with pytest.raises(InputError, match=rf"^row 1: field 'cases\[1\]\.{key}': a string is expected, not .*: ") as caught:
+        one(stdio({"stdin": "", "expected": ""}, {"stdin": "", "expected": "", key: value}))
+    assert len(str(caught.value)) < 300
+    with pytest.raises(InputError, match="a string is expected"):
+        one(stdio({"stdin": "", "expected": "", key: value, f"{key}_b64": "MQ=="}))
 
 
 def test_literals_win_over_json_and_types_are_exact() -> None:
