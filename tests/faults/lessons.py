@@ -4,7 +4,9 @@ from __future__ import annotations
 
 OF_DATA = {
     "an expected output may be a number, a truth value or a list in JSON": (
-        "tests/grading/test_formats.py::test_an_expected_json_value_is_what_python_prints",
+        "tests/grading/test_formats.py::test_an_expected_whole_number_is_its_digits",
+        "tests/grading/test_formats.py::test_text_of_a_case_is_text",
+        "tests/grading/test_formats.py::test_apps_programs",
     ),
     "exact comparison of floats fails right programs": (
         "tests/faults/test_false_fail.py::test_fewer_digits_than_the_expected_number_has",

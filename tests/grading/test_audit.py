@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from proctor.core.errors import InputError
 from proctor.core.outcome import Outcome
 from proctor.core.verdict import Verdict
 from proctor.grading.audit import SIGNALS, audit_row, findings_of, suspicion
+from proctor.grading.audit.audit import signs as of_program
+from proctor.grading.extract import assemble
 from proctor.grading.grades import CaseGrade, Grade, overall
 from proctor.grading.problem import Problem, TestCase
 
@@ -317,6 +320,16 @@ def test_a_policy_may_hold_it_against_a_program() -> None:
     assert sorted(map(sorted, told)) == [[], ["input_unread", "output_constant"]]
     (done,) = proctor.grade(rows[:1], SUMS, reward="share+audit_penalty")
     assert done.to_json()["signals"] == ["input_unread", "output_constant"]
+
+
+def test_signs_are_of_the_completions_own_lines() -> None:
+    """Not of the preamble's, nor moved by a future import that goes to the top."""
+    code = "from __future__ import annotations\nimport os\ndef square(n):\n    os._exit(0)\n"
+    problem = replace(SQUARE, preamble="import socket\nimport re\n")
+    source = assemble(problem, code)
+    assert source.startswith("from __future__")
+    found = of_program(grade(case(), problem=problem), source, problem, "python")
+    assert [(f.signal, f.line) for f in found] == [("early_exit", 4)]
 
 
 def test_every_sign_is_documented() -> None:

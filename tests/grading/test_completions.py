@@ -143,6 +143,20 @@ def test_handed_completions_load_and_find_their_problems(shared_dir: Path) -> No
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "key", ["lang", "Lang", "LANG", "programming_language", "programmingLanguage", "code_language", "lang_id", "prog_lang"]
+)
+def test_other_names_of_the_language_are_refused_with_the_right_one(key: str) -> None:
+    """Else C++ would be judged as Python, and get 0."""
+    row = {"problem_id": "p0", "completion": "int main() {}", key: "cpp"}
+    with pytest.raises(InputError, match=rf"^row 1: field '{key}': unknown key; did you mean 'language'"):
+        completions_from_rows([row])
+    with pytest.raises(InputError, match=rf"^completions\[0\]: field '{key}': unknown key; did you mean 'language'"):
+        pair_up([row], PROBLEMS)
+    assert completions_from_rows([row | {"language": "cpp"}])[0].metadata == {key: "cpp"}
+    assert completions_from_rows([row | {key: None}])[0].language is None
+
+
 def test_a_slip_of_a_key_that_is_not_needed_is_said_once_and_other_keys_are_metadata() -> None:
     rows = [
         {"problem_id": "p", "completion": "x", "prompts": [], "logprobs": 1, "notes": "", "tasks": 2, "Completion": "y"}

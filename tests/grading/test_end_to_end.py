@@ -167,6 +167,31 @@ def test_a_preamble_may_shadow_builtins(engine: SyncEngine) -> None:
 # ---------------------------------------------------------------- calls
 
 
+TYPED = "class Solution:\n    def f(self, nums: List[int]) -> int:\n        return sum(nums)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "reward"),
+    [
+        ("f", TYPED, 1.0),
+        ("f", "from __future__ import annotations\ndef f(nums: Missing) -> int:\n    return sum(nums)\n", 1.0),
+        ("f", "def sub(a):\n    return sum(a)\ndef f(nums):\n    return sub(nums) + pow(2, 3, 8)\n", 1.0),
+        ("f", "def f(nums, n=0):\n    return sum(nums) if n == 9000 else f(nums, n + 1)\n", 1.0),
+        ("prod", "def prod(nums):\n    return sum(nums)\n", 1.0),
+        ("prod", "class Solution:\n    def prod(self, nums):\n        return math.fsum(nums)\n", 1.0),
+        ("prod", "x = 6\n", 0.0),  # the library's own product of 1, 2 and 3 is nobody's answer
+    ],
+)
+def test_a_function_of_a_data_set_finds_what_its_testers_import(
+    engine: SyncEngine, name: str, source: str, reward: float
+) -> None:
+    tests = {"fn_name": name, "inputs": [[[1, 2, 3]]], "outputs": [6]}
+    (problem,) = proctor.problems_from_rows([{"problem_id": 1, "solutions": "", "input_output": json.dumps(tests)}])
+    assert one(engine, source, problem).reward == reward
+    assert one(engine, TYPED, dataclasses.replace(problem, preamble="", entry_point="f")).reward == 0.0
+
+
+
 def test_calls_by_data(engine: SyncEngine) -> None:
     cases = (
         TestCase(args=([3, 1],), expected=[1, 3]),

@@ -45,12 +45,21 @@ def test_bytes_go_in_as_they_are() -> None:
     assert (packed.stdin, packed.expected) == (b"\xff", b"")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(12, b"12"), (True, b"True"), ([65, 24], b"[65, 24]"), (0.6, b"0.6"), (["a"], b"['a']"), ("", b"")],
-)
-def test_an_expected_json_value_is_what_python_prints(value: object, text: bytes) -> None:
-    assert one(stdio({"stdin": "", "expected": value})).cases[0].expected == text
+def test_an_expected_whole_number_is_its_digits() -> None:
+    for value, text in ((12, b"12"), (-3, b"-3"), (0, b"0"), (10**5000, b"1" + b"0" * 5000)):
+        assert one(stdio({"stdin": "", "expected": value})).cases[0].expected == text
+    assert one(stdio({"stdin": "", "expected": 12, "expected_b64": "MTI="})).cases[0].expected == b"12"
+
+
+@pytest.mark.parametrize("value", [True, 0.6, 1e3, ["3", "4"], {"a": 1}, [10**5000], ["x" * 500]], ids=range(7))
+@pytest.mark.parametrize("key", ["stdin", "expected"])
+def test_text_of_a_case_is_text(key: str, value: object) -> None:
+    """Lines as a list, or true, would be compared as Python prints them, and every program be wrong."""
+    with pytest.raises(InputError, match=rf"^row 1: field 'cases\[1\]\.{key}': a string is expected, not .*: ") as caught:
+        one(stdio({"stdin": "", "expected": ""}, {"stdin": "", "expected": "", key: value}))
+    assert len(str(caught.value)) < 300
+    with pytest.raises(InputError, match="a string is expected"):
+        one(stdio({"stdin": "", "expected": "", key: value, f"{key}_b64": "MQ=="}))
 
 
 def test_literals_win_over_json_and_types_are_exact() -> None:
@@ -415,6 +424,94 @@ def test_apps_functions() -> None:
 def test_rows_without_an_id_get_one_from_their_content() -> None:
     row = {"inputs": ["1"], "outputs": ["1"]}
     assert one(row).id == one(dict(row)).id != one(row | {"outputs": ["2"]}).id
+
+
+TACO = {
+    "question": "Sum.", "solutions": '["x = 1"]', "starter_code": "", "difficulty": "EASY", "raw_tags": "['Sorting']",
+    "input_output": '{"inputs": ["1\\n"], "outputs": ["2\\n"]}', "name": None, "source": "codeforces", "tags": "['Sorting']",
+    "skill_types": "['Sorting']", "url": "https://example.org/1", "Expected Auxiliary Space": None, "time_limit": "2.0 seconds",
+    "date": "2021-01-01", "picture_num": "0", "memory_limit": "256.0 megabytes", "Expected Time Complexity": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "limits"),
+    [
+        ({}, (2.0, 256)),
+        ({"time_limit": None, "memory_limit": None}, (10.0, 512)),
+        ({"time_limit": "", "memory_limit": "1.5 GB"}, (10.0, 1536)),
+        ({"time_limit": "1 - 2 seconds", "memory_limit": "262144 kilobytes"}, (2.0, 256)),
+        ({"time_limit": "500 ms", "memory_limit": "4 megabytes"}, (0.5, 16)),
+        ({"time_limit": 3, "memory_limit": 64.5}, (3.0, 65)),
+        ({"time_limit": "5 seconds", "time_limit_s": 7, "memory_limit_mib": 100}, (7.0, 100)),
+    ],
+)
+def test_rows_of_taco_have_a_contests_limits(told: dict[str, Any], limits: tuple[float, int]) -> None:
+    problem = one(TACO | told)
+    assert (problem.time_limit_s, problem.memory_limit_mib, problem.notes) == (*limits, ())
+    assert (problem.mode, problem.reference_solution) == ("stdio", "x = 1")
+
+
+def test_a_limit_that_nobody_understands_is_noted() -> None:
+    problem = one(TACO | {"time_limit": "a while", "memory_limit": "3 floppies"})
+    assert (problem.time_limit_s, problem.memory_limit_mib) == (10.0, 512)
+    assert [note.split("'")[1] for note in problem.notes] == ["a while", "3 floppies"]
+    for value in (True, [2], {"seconds": 2}, "0 seconds", "nan", "1e999", float("inf")):
+        assert one(TACO | {"time_limit": value}).time_limit_s in (10.0, 86_400)
+
+
+def test_calls_have_the_default_limit_at_least() -> None:
+    """A contest's limit is for one case, ours for all calls of a process."""
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+    assert one(TACO | {"input_output": json.dumps(tests)}).time_limit_s == 10.0
+    assert one(TACO | {"input_output": json.dumps(tests), "time_limit": "20 seconds"}).time_limit_s == 20.0
+
+
+def test_rows_without_solutions_or_tests() -> None:
+    """The data sets write nothing as an empty text."""
+    for nothing in ("", None, "[]"):
+        assert one(TACO | {"solutions": nothing}).reference_solution is None
+    with pytest.raises(InputError, match=r"row 1: field 'input_output': empty: the row has no tests"):
+        one(TACO | {"input_output": ""})
+
+
+CALLS = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+FUNCTION_ROWS = [
+    {"problem_id": 1, "input_output": json.dumps(CALLS)},
+    {"data_source": "apps", "reward_model": {"ground_truth": json.dumps(CALLS)}},
+    {"ground_truth": json.dumps({"inputs": [], "outputs": [], "assert_case": ["assert f(1) == 2"]})},
+    {"verification_info": {"language": "python", "test_cases": [{"fn_name": "f", "input": [1], "output": 2}]}},
+    {
+        "question_id": "7", "metadata": '{"func_name": "f"}',
+        "public_test_cases": json.dumps([{"input": "1", "output": "2", "testtype": "functional"}]),
+    },
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", FUNCTION_ROWS)
+def test_functions_of_data_sets_have_the_imports_that_their_testers_put_first(row: dict[str, Any]) -> None:
+    given = one(row).preamble
+    assert given.count("\n") == 1  # so that line numbers move by one
+    space: dict[str, Any] = {"__name__": "solution"}
+    exec(given, space)
+    assert {"List", "Counter", "heappush", "gcd", "lru_cache", "deepcopy", "math", "re", "sys"} <= space.keys()
+    assert [space[name] for name in ("pow", "open", "math")] == [pow, open, math]
+    assert one(row | {"preamble": "import os\n"}).preamble == "import os\n"
+    assert one(row | {"preamble": ""}).preamble == ""
+
+
+def test_programs_and_our_own_format_have_no_preamble_that_they_do_not_name() -> None:
+    assert one(TACO).preamble == one({"ground_truth": json.dumps({"inputs": ["1"], "outputs": ["2"]})}).preamble == ""
+    assert one(function({"args": [1], "expected": 2})).preamble == ""
+
+
+def test_prime_rows_as_they_come() -> None:
+    tests = json.dumps({"inputs": ["1\n"], "outputs": ["2\n"]})
+    row = {
+        "data_source": "taco", "prompt": [{"role": "user", "content": "Sum."}], "ability": "code",
+        "reward_model": {"ground_truth": tests, "style": "rule"}, "extra_info": {"index": 0, "split": "train"},
+    }  # fmt: skip
+    assert one(row).cases[0].expected == b"2\n"
 
 
 def test_prime_assert_cases() -> None:

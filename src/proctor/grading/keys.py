@@ -2,13 +2,14 @@
 
 Data sets of completions have columns of their own, so an unknown key is metadata. One that
 looks like a slip of a key that decides how the completion runs is refused; of any other that
-is read, said.
+is read, said. Other names for the language are slips of ``language``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -20,6 +21,14 @@ LIST_KEYS = ("completions", "responses", "solutions", "outputs", "generations", 
 RUN_KEYS = ("language", "extra_files")  # left out by a slip, another program would be judged
 READ_KEYS = (*ID_KEYS, *TEXT_KEYS, *LIST_KEYS, *RUN_KEYS)
 _NEAR = 0.85
+# What others call it. A row that has ``language`` as well may mean anything by them.
+_OTHER_NAMES = dict.fromkeys(
+    (
+        "lang", "langid", "langname", "languageid", "languagename", "programminglanguage", "programminglang", "proglang",
+        "codelanguage", "codelang", "sourcelanguage", "solutionlanguage", "targetlanguage", "languageslug",
+    ),
+    "language",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
@@ -28,20 +37,25 @@ def meant(key: str, known: tuple[str, ...] = READ_KEYS) -> str | None:
     if key in READ_KEYS:
         return None
     bare = {re.sub(r"[^a-z]", "", name): name for name in known}
-    near = get_close_matches(re.sub(r"[^a-z]", "", key.lower()), bare, 1, _NEAR)
+    word = re.sub(r"[^a-z]", "", key.lower())
+    if _OTHER_NAMES.get(word) in known:
+        return _OTHER_NAMES[word]
+    near = get_close_matches(word, bare, 1, _NEAR)
     return bare[near[0]] if near else None
 
 
-def look_over(keys: Iterable[object], where: str, said: set[str], say: Callable[[str], object]) -> None:
+def look_over(row: Mapping[Any, Any], where: str, said: set[str], say: Callable[[str], object]) -> None:
     """Say, once for each key in ``said``, what looks like a slip.
 
     Raises:
         InputError: a key looks like a slip of one that decides how the completion runs.
     """
-    for key in keys:
+    for key, value in row.items():
         if not isinstance(key, str) or key in said or (near := meant(key)) is None:
             continue
         if near in RUN_KEYS:
+            if re.sub(r"[^a-z]", "", key.lower()) in _OTHER_NAMES and (value is None or row.get(near) is not None):
+                continue
             raise InputError(f"unknown key; did you mean {near!r}?", where=where, field=key)
         said.add(key)
         say(f"{where}: the key {key!r} is not read; did you mean {near!r}?")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +15,16 @@ from proctor.grading.problem import DEFAULT_MEMORY_LIMIT_MIB, DEFAULT_TIME_LIMIT
 _LANGUAGES = {name: row for row in LANGUAGES for name in (row.name, *row.aliases)}
 ID_KEYS = ("problem_id", "id", "task_id", "question_id", "uid", "in_source_id")
 LIMIT_KEYS = ("time_limit_s", "memory_limit_mib")
+TOLD_LIMITS = ("time_limit", "memory_limit")
+"""As data sets of contests give them: ``2.0 seconds``, ``256.0 megabytes``."""
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0} | dict.fromkeys(
+    ("ms", "millisecond", "milliseconds"), 1e-3
+)
+_MIB = {"": 1.0, "mb": 1.0, "mib": 1.0, "m": 1.0, "megabyte": 1.0, "megabytes": 1.0, "b": 2.0**-20, "byte": 2.0**-20,
+        "bytes": 2.0**-20} | dict.fromkeys(("kb", "kib", "k", "kilobyte", "kilobytes"), 2.0**-10) | dict.fromkeys(
+    ("gb", "gib", "g", "gigabyte", "gigabytes"), 2.0**10
+)  # fmt: skip
 
 
 def language_of(row: Row) -> str:
@@ -40,6 +52,42 @@ def limits_of(row: Row) -> dict[str, Any]:
     if memory != int(memory):
         row.fail("memory_limit_mib", f"{memory!r} is not a whole number of MiB")
     return {"time_limit_s": float(seconds), "memory_limit_mib": int(memory)}
+
+
+def told_limits(row: Row, *, calls: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """``limits_of``, or else what a data set's ``time_limit`` and ``memory_limit`` say, and notes on what they do not.
+
+    Of several amounts (``1 - 2 seconds``) the largest counts. ``calls``: the
+    limit is for all calls of a function together, and a contest's is for one
+    case, so the default is the least.
+    """
+    found, notes = limits_of(row), []
+    for name, key, units, low, high in (
+        ("time_limit", "time_limit_s", _SECONDS, DEFAULT_TIME_LIMIT_S if calls else 0.01, 86_400),
+        ("memory_limit", "memory_limit_mib", _MIB, 16, 1 << 20),
+    ):
+        value = row.data.get(name)
+        if value is None or value == "" or row.has(key):
+            continue
+        amount = _amount(value, units)
+        if amount is None:
+            notes.append(f"{name} {str(value)[:80]!r} is not understood, so the default counts: {found[key]}")
+        else:
+            amount = min(max(amount, low), high)
+            found[key] = amount if key == "time_limit_s" else math.ceil(amount)
+    return found, tuple(notes)
+
+
+def _amount(value: Any, units: dict[str, float]) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    parts = _AMOUNT.findall(str(value).lower()) if isinstance(value, str) else [(str(value), "")]
+    unit = next((unit for _, unit in reversed(parts) if unit), "")  # of 1 - 2 seconds both are seconds
+    try:
+        amounts = [float(number) * units[own or unit] for number, own in parts]
+    except (KeyError, ValueError):
+        return None
+    return max((amount for amount in amounts if 0 < amount < math.inf), default=None)
 
 
 def id_of(row: Row, fallback: str | None = None) -> str:
@@ -75,9 +123,9 @@ def rest(row: Row, *used: str) -> dict[str, Any]:
     return {key: value for key, value in row.data.items() if key not in used and value is not None}
 
 
-def built(row: Row, **fields: Any) -> Problem:
+def built(row: Row, *, notes: tuple[str, ...] = (), **fields: Any) -> Problem:
     """The problem, with notes about its cases; what does not fit is an InputError with the row's place."""
-    notes = case_notes(fields.get("cases", ()))
+    notes = (*notes, *case_notes(fields.get("cases", ())))
     return row.check(lambda: Problem(source=row.where, notes=notes, **fields))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
+from decimal import Decimal
 from typing import Any
 
 from proctor.grading import extract, pysource
-from proctor.grading.formats.common import built, language_of, limits_of, printed, rest, source_name
+from proctor.grading.formats.common import built, language_of, limits_of, rest, source_name
 from proctor.grading.formats.judges import JUDGE_KEYS, read_files, read_judge, read_path
 from proctor.grading.formats.rows import Row, encoded, kind_of
 from proctor.grading.problem import MODES, CheckerProgram, CheckerSpec, Problem, TestCase, check_tolerance
@@ -136,19 +138,34 @@ def _tolerances(row: Row, item: dict[str, Any], place: str) -> None:
 
 def _bytes(row: Row, item: dict[str, Any], name: str, place: str) -> bytes | None:
     value, packed = item.get(name), item.get(f"{name}_b64")
+    if name == "expected" and isinstance(value, int) and not isinstance(value, bool):
+        value = _digits(value)  # of all values that are not text, a whole number alone is printed one way
+    if value is not None and not isinstance(value, str):
+        hint = "; write what is to be printed as text" if name == "expected" else ""
+        row.fail(f"{place}.{name}", f"a string is expected, not {kind_of(value)}: {_shown(value)}{hint}")
     if packed is not None:
         try:
             data = base64.b64decode(packed, validate=True)
         except (TypeError, binascii.Error, ValueError):
             row.fail(f"{place}.{name}_b64", "not base64")
-        if value is not None and encoded(printed(value)) != data:
+        if value is not None and encoded(value) != data:
             row.fail(f"{place}.{name}_b64", f"says something else than {name}; keep one of the two")
         return data
     if value is None:
         return None
-    if name == "stdin" and not isinstance(value, str):
-        row.fail(f"{place}.{name}", f"a string is expected, not {kind_of(value)}")
-    return encoded(printed(value))  # 12, True, [65, 24]: as a Python program prints them
+    return encoded(value)
+
+
+def _digits(value: int) -> str:
+    return str(value) if abs(value) < 10**4000 else str(Decimal(value))  # Python itself stops at 4300
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):  # a number of more digits than Python turns into text, or no JSON
+        return type(value).__name__
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _call(row: Row, item: dict[str, Any], place: str) -> TestCase:

@@ -23,21 +23,36 @@ import zlib
 from typing import Any
 
 from proctor.grading.formats import asserts, rows
-from proctor.grading.formats.common import ID_KEYS, LIMIT_KEYS, built, id_of, language_of, limits_of, rest, text_lines
+from proctor.grading.formats.common import (
+    ID_KEYS,
+    LIMIT_KEYS,
+    TOLD_LIMITS,
+    built,
+    id_of,
+    language_of,
+    rest,
+    text_lines,
+    told_limits,
+)
+from proctor.grading.formats.prelude import prelude
 from proctor.grading.formats.rows import Row, kind_of
 from proctor.grading.problem import CheckerSpec, Problem, TestCase
 
 APPS_KEYS = (
-    *ID_KEYS, *LIMIT_KEYS, "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs", "fn_name",
-    "assert_case", "question", "solutions", "starter_code", "difficulty", "url", "prompt", "data_source", "extra_info",
+    *ID_KEYS, *LIMIT_KEYS, *TOLD_LIMITS, "preamble", "language", "input_output", "ground_truth", "reward_model", "inputs", "outputs",
+    "fn_name", "assert_case", "question", "solutions", "starter_code", "difficulty", "url", "prompt", "data_source",
+    "extra_info", "ability", "raw_tags", "name", "source", "tags", "skill_types", "date", "picture_num",
+    "Expected Auxiliary Space", "Expected Time Complexity",
 )  # fmt: skip
 LCB_KEYS = (
-    *LIMIT_KEYS, "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
+    *LIMIT_KEYS, *TOLD_LIMITS, "preamble", "question_title", "question_content", "platform", "question_id", "contest_id", "contest_date",
     "starter_code", "difficulty", "public_test_cases", "private_test_cases", "metadata", "language",
 )  # fmt: skip
 INFO_KEYS = (
     *ID_KEYS,
     *LIMIT_KEYS,
+    *TOLD_LIMITS,
+    "preamble",
     "verification_info",
     "prompt",
     "source",
@@ -56,11 +71,13 @@ def read_apps(row: Row, fallback: str) -> Problem:
         tests = Row(row.mapping("reward_model"), f"{row.where}: field 'reward_model'")
     for name in ("input_output", "ground_truth"):
         if tests.has(name):
+            if tests.data[name] == "":
+                tests.fail(name, "empty: the row has no tests, so nothing can be judged; leave it out")
             tests = Row(tests.json(name), f"{row.where}: field {name!r}")
             break
-    solutions = row.json("solutions") if row.has("solutions") else None
+    solutions = row.json("solutions") if row.first("solutions") not in (None, "") else None  # "": it has none
     reference = solutions[0] if isinstance(solutions, list) and solutions and isinstance(solutions[0], str) else None
-    used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", *LIMIT_KEYS)
+    used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", "preamble", *LIMIT_KEYS)
     return _paired(row, tests, id_of(row, fallback), reference_solution=reference, metadata=rest(row, *used))
 
 
@@ -85,16 +102,20 @@ def _paired(row: Row, tests: Row, name: str, **fields: Any) -> Problem:
 def _problem(
     row: Row, name: str, mode: str, cases: tuple[TestCase, ...], function: str | None, **fields: Any
 ) -> Problem:
+    limits, notes = told_limits(row, calls=mode != "stdio")
+    usual = prelude(function) if mode == "function" and function else ""
     return built(
         row,
+        notes=notes,
         id=name,
         mode=mode,
         cases=cases,
         entry_point=function,
         solution_class="Solution" if function and "." not in function else None,
+        preamble=row.text("preamble", usual),
         checker=CheckerSpec(kind="tokens" if mode == "stdio" else "value"),
         **fields,
-        **limits_of(row),
+        **limits,
     )
 
 
@@ -154,7 +175,7 @@ def read_livecodebench(row: Row) -> Problem:
     pairs = [(test["input"], test["output"]) for test in tests]
     functional = kinds == {"functional"}
     cases = _calls(row, pairs) if functional else _texts(row, pairs)
-    used = ("public_test_cases", "private_test_cases", *LIMIT_KEYS)
+    used = ("public_test_cases", "private_test_cases", "preamble", *LIMIT_KEYS)
     name, mode = id_of(row), "function" if functional else "stdio"
     return _problem(row, name, mode, cases, function if functional else None, metadata=rest(row, *used))
 
@@ -219,7 +240,7 @@ def read_verification_info(row: Row, fallback: str) -> Problem:
     common: dict[str, Any] = {
         "language": language,
         "reference_solution": row.text("gold_standard_solution"),
-        "metadata": rest(row, "verification_info", *LIMIT_KEYS),
+        "metadata": rest(row, "verification_info", "preamble", *LIMIT_KEYS),
     }
     name = id_of(row, fallback)
     if info.has("inputs") and not info.has("test_cases"):
