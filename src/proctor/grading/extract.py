@@ -15,7 +15,8 @@ Rules:
         (``7``), of imports or of assertions; that may print, where the problem
         runs it for what it prints; and that is no example of the use of an
         earlier block: it uses no name that it lacks and an earlier one binds,
-        unless it reads standard input. Where there is none of these, the last
+        unless it reads standard input; nor any name that it lacks, where an earlier
+        one that reads standard input lacks none. Where there is none of these, the last
         that acts, then the last that parses. A text that parses as a whole,
         fences and all, is a program whose strings hold Markdown. Other
         languages: the last block with that label that is not blank, else the
@@ -232,8 +233,8 @@ class _Choice:
             self.made = count == len(names)
         if self.made:
             return
-        if self._serving is not None and self._leans & bound(tree, imported=False):
-            self._serving = None  # it was an example of the use of this one
+        if self._leans & bound(tree, imported=False) or (self._leans and reads(tree) and not free(tree)):
+            self._serving, self._leans = None, frozenset()  # it was an example of this one's use, or of how it works
         if not acts(tree):
             self._idle = self._idle or text
             return
