@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
-from proctor.core.outcome import EndedBy, Outcome
 from proctor.core.limits import Limits
+from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine.admission import Ticket
 from proctor.engine.job import Job, Pair
 from proctor.engine.link import Link
