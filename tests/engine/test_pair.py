@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
 from engine_help import descriptors, job, kill, until
 
@@ -10,9 +14,10 @@ from proctor.core.errors import InputError
 from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine.job import Case, Job, Pair, Program
+from proctor.engine.pair import Clock
 from proctor.engine.shared import SyncEngine
 
-QUICK = Limits(cpu_s=1, wall_s=2)
+QUICK = Limits(cpu_s=1, wall_s=3)
 
 JUDGE = """
 import sys
@@ -99,13 +104,53 @@ def test_both_wait_for_each_other(engine: SyncEngine) -> None:
     assert judge.exit_code == 1  # its input ended
 
 
-def test_halves_that_compute_and_wait_for_each_other_have_until_their_cpu_time_is_over(engine: SyncEngine) -> None:
-    # It rests for nine tenths of its time, as a half does whose other one waits for a busy CPU.
-    works = "import time\nend = time.monotonic() + 2.5\nwhile time.monotonic() < end:\n    if time.monotonic() % 0.1 > 0.09: pass\n    else: time.sleep(0.09 - time.monotonic() % 0.1 if time.monotonic() % 0.1 < 0.09 else 0)"
-    program, judge = engine.run(Pair(half(works, limits=Limits(cpu_s=1, wall_s=1)), half("pass")))
-    assert (program.exit_code, program.ended_by, judge.exit_code) == (0, None, 0)
-    sleeps = half("import time; time.sleep(2.5)", limits=Limits(cpu_s=1, wall_s=1))
-    assert engine.run(Pair(sleeps, half("pass")))[0].ended_by is EndedBy.WALL
+def test_a_half_that_met_its_wall_limit_is_not_played_again(engine: SyncEngine) -> None:
+    """Who sleeps instead of losing would have a second game, and eight limits' time, for a little work before."""
+    sleeps = "import time\nprint(1, flush=True)\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\ntime.sleep(60)"
+    judge = half(
+        "import sys\nprint(input(), file=sys.stderr)\nsys.exit(43 if input() else 42)",
+        limits=Limits(cpu_s=5, wall_s=30),
+    )
+    start = time.monotonic()
+    first, second = engine.run(Pair(half(sleeps, limits=Limits(cpu_s=1, wall_s=1)), judge))
+    assert (first.ended_by, first.confirmed, second.stderr[:2]) == (EndedBy.WALL, False, b"1\n")
+    assert 1 < first.wall_s - first.waited_s < 1.8
+    polls = half("import time\nwhile True: time.sleep(0.0005)", limits=Limits(cpu_s=5, wall_s=1))
+    assert engine.run(Pair(polls, judge))[0].ended_by is EndedBy.WALL
+    assert time.monotonic() - start < 15
+
+
+def test_what_a_half_waits_for_one_that_waits_for_a_cpu_is_not_its_wall_time(engine: SyncEngine) -> None:
+    """Each computes in its turn, so that the other one rests; beside eight that compute all the time."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    turn = "import time\nfor _ in range(6):\n    input()\n    end = time.process_time() + 0.1\n    while time.process_time() < end: pass\n    {}print(1, flush=True)"
+    limits = Limits(cpu_s=2, wall_s=2.5)
+    try:
+        starts = half("print(1, flush=True)\n" + turn.format("if _ < 5: "), limits=limits)
+        first, second = engine.run(Pair(starts, half(turn.format(""), limits=limits)))
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert [(one.exit_code, one.ended_by, one.confirmed) for one in (first, second)] == [(0, None, False)] * 2
+
+
+def test_the_clock_of_a_pair() -> None:
+    """It counts what both have told of, from when both were there, less what either waited for a CPU."""
+    clock = Clock((10, 20))
+    assert clock.hear(1, 100, 50, 0) == []  # the other one is not there yet
+    assert clock.hear(0, 100, 1, 0) == []
+    assert clock.hear(0, 111.5, 12, 0) == []  # of the other one nothing is known since
+    assert clock.hear(1, 112, 62, 3) == []
+    assert clock.hear(0, 114, 15, 1) == []
+    assert clock.hear(1, 115, 65, 3) == [0]
+    assert clock.hear(0, 115, 15, 1, over=True) == []
+    assert clock.hear(1, 125, 75, 4) == [1]
+    busy = Clock((10, 20))
+    assert (
+        busy.hear(0, 100, 0, 0) + busy.hear(1, 100, 0, 0) + busy.hear(0, 179, 79, 79) + busy.hear(1, 179, 79, 0) == []
+    )
+    assert busy.hear(0, 181, 81, 81) + busy.hear(1, 181, 81, 0) == [0]
 
 
 def test_a_flood_is_not_held_here(engine: SyncEngine) -> None:

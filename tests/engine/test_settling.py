@@ -153,6 +153,25 @@ def test_only_the_case_in_doubt_runs_again() -> None:
     assert [outcome.confirmed for outcome in found] == [False, False, True, False, False]
 
 
+def test_cases_in_the_same_doubt_run_again_together() -> None:
+    """Each time the program is compiled: a program could kill itself in each of two hundred cases."""
+    found, asked = settle(always(KILLED), 200)
+    assert found == [replace(KILLED, confirmed=True)] * 200
+    assert [(len(todo.cases), todo.alone) for todo in asked] == [(200, False), (200, False)]
+    firsts = [KILLED, OVER, FINE, OVER, KILLED, FINE]
+    found, asked = settle(lambda index, todo, before: FINE if before else firsts[index], 6)
+    assert [outcome.confirmed for outcome in found] == [True, True, False, True, True, False]
+    assert [[i for i, _ in todo.cases] for todo in asked] == [[0, 1, 2, 3, 4, 5], [0, 4], [1, 3]]
+    assert [todo.alone for todo in asked] == [False, False, True]
+
+
+def test_no_more_run_again_than_may_be_late() -> None:
+    """Two are late for certain, so that one more is the last that counts."""
+    found, asked = settle(lambda index, todo, before: LOOP if index < 2 else OVER, 6, stop_after=3)
+    assert found == [LOOP, LOOP, ENDED, NOT_RUN, NOT_RUN, NOT_RUN]
+    assert [[i for i, _ in todo.cases] for todo in asked] == [[0, 1, 2, 3, 4, 5], [2]]
+
+
 def test_steps_are_over_only_when_they_are_ended_for_it() -> None:
     """Where one step ends and the next begins is not seen to the millisecond."""
     assert settle(always(OVER), steps=10)[0] == [replace(OVER, confirmed=True)]
@@ -184,7 +203,7 @@ def test_what_ran_by_chance_does_not_count() -> None:
     """The same outcomes whether the agent stopped there or only the second look did."""
     found, asked = settle(lambda index, todo, before: OVER, 10, stop_after=3)
     assert found == [ENDED] * 3 + [NOT_RUN] * 7
-    assert [len(todo.cases) for todo in asked] == [10, 1, 1, 1]
+    assert [len(todo.cases) for todo in asked] == [10, 3]
 
 
 def test_what_was_not_run_for_a_doubt_is_made_up() -> None:
@@ -193,7 +212,7 @@ def test_what_was_not_run_for_a_doubt_is_made_up() -> None:
 
     found, asked = settle(answer, 6, stop_after=3)
     assert [outcome.ended_by for outcome in found] == [None] * 6
-    assert [[i for i, _ in todo.cases] for todo in asked] == [[0, 1, 2, 3, 4, 5], [0], [1], [2], [3, 4, 5]]
+    assert [[i for i, _ in todo.cases] for todo in asked] == [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
 
 
 def test_memory_that_took_the_agent_along() -> None:

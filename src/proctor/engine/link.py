@@ -35,6 +35,7 @@ _STACK = 8 << 20  # what a login shell gives; compiled programs get more
 _STACK_COMPILED = 256 << 20
 
 _COMPILER = Case()
+OnBeat = Callable[[float, float], None]  # seconds that the case has lasted, and those of them that it waited for a CPU
 OnOutcome = Callable[[int, Outcome, float], None]  # index, outcome, CPU seconds of its busiest step
 
 
@@ -116,6 +117,7 @@ class Link:
     async def run(
         self, program: Program, cases: list[tuple[int, Case]], limits: Limits, compile_limits: Limits,
         *, cpu_factor: float, stop_after: int | None, on_outcome: OnOutcome, pipes: list[int] | None = None,
+        on_beat: OnBeat | None = None,
     ) -> Outcome | None:  # fmt: skip
         """Run cases in order and report each; returns the compiler's outcome when compiling failed.
 
@@ -124,6 +126,7 @@ class Link:
             stop_after: time limits after which the rest is not run; None runs all.
             pipes: two descriptors for the one case that talks, to read from and to write to. Once they are sent
                 they are closed here and taken from the list.
+            on_beat: called each second or so while a case runs, the compiler's not.
 
         Raises:
             InfrastructureError: this link is of no more use; cases that were reported stand.
@@ -160,6 +163,8 @@ class Link:
                     kind, header, body = await self._frame(min(silence, left), most, late_word)
                     if kind == protocol.BEAT and body:
                         raise FrameError("the agent sent a beat with a body")
+                    if kind == protocol.BEAT and on_beat and expected and expected[0][0] >= 0:
+                        on_beat(*reading.beat(header))
                 if kind == protocol.FAULT:
                     raise InfrastructureError(f"the jail failed: {reading.text(header.get('message'))}")
                 if kind == protocol.DONE and not expected:

@@ -4,6 +4,10 @@ They share two pipes, which the host makes and hands over: bytes go from process
 to process without passing here, so that a call from one to the other costs two
 switches of a process. A pair takes one slot, since its halves wait for each
 other most of the time, and the memory of both.
+
+What one half waits for the other counts as its wall time, but not while either
+waits for a busy CPU. Only here is that known of both, so the wall limits of a
+pair are kept here; there is no second go for a half that met one.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from proctor.core.errors import InfrastructureError, IsolationUnavailable
+from proctor.core.limits import Limits
 from proctor.core.outcome import EndedBy, Outcome
 from proctor.engine.admission import Ticket
 from proctor.engine.job import Job, Pair
@@ -24,11 +29,12 @@ from proctor.engine.settling import DECISIVE, killed
 from proctor.guest import protocol
 
 _SIGKILL = 9
-# CPU per wall time of both halves: below it they did not wait for a CPU. Beside 8 busy loops on 2 cores a process
-# that wants to run gets 0.2; one that sleeps uses 0.001.
-RESTING = 0.02
+# Times its wall limit at which a half is ended whatever the load.
 # 20,000 calls took 2 s of a quiet host's time and 28 s at a load of 20 on two cores, both halves 2 s of CPU.
 _PATIENCE = 8.0
+_MOST_WALL_S = 604_800.0
+# Where every instruction is emulated: what a page that is read takes, or a process that starts, is not corrected.
+_SLOW_WALL_S = 10.0
 
 
 class Slots(Protocol):
@@ -77,31 +83,54 @@ async def run_pair(engine: Slots, pair: Pair, owner: object, attempts: int) -> l
     found = await _settled(engine, pair, owner, attempts, alone=False)
     if isinstance(found, str):
         return _outcomes(found)
-    # A half may have waited for the other one, and that one for a busy CPU; where both rest, no CPU was missing.
-    late = any(outcome.ended_by is EndedBy.WALL for outcome, _ in found)
-    worked = sum(cpu_s for _, cpu_s in found) > RESTING * max(outcome.wall_s for outcome, _ in found)
     doubts = list(map(_doubtful, found, (pair.program, pair.counterpart)))
     if _is_lost(pair, found) and (_tells_kills(engine.features) or not killed(found[0][0])):
         doubts[0] = False
-    if not (late and worked) and not any(doubts):
+    if not any(doubts):
         return _outcomes(found)
-    found = await _settled(engine, _patient(pair) if late else pair, owner, attempts, alone=True)
+    found = await _settled(engine, pair, owner, attempts, alone=True)
     if isinstance(found, str):
         return _outcomes(found)
     jobs = pair.program, pair.counterpart
-    return [replace(_in_time(*half, job), confirmed=True) for half, job in zip(found, jobs, strict=True)]
+    final = [_in_time(*half, job) for half, job in zip(found, jobs, strict=True)]
+    return [replace(outcome, confirmed=outcome.ended_by is not EndedBy.WALL) for outcome in final]
 
 
-def _patient(pair: Pair) -> Pair:
-    """With more wall time: what a half waits for the other one, which waits for a busy CPU, is not seen as its waiting.
+class Clock:
+    """How long the halves of a pair have run together, as far as both have said.
 
-    Who computes meets the limit on CPU time first.
+    Args:
+        limits: wall seconds of each.
     """
-    program, counterpart = (
-        replace(job, limits=job.limits.with_(wall_s=_PATIENCE * job.limits.wall))
-        for job in (pair.program, pair.counterpart)
-    )
-    return replace(pair, program=program, counterpart=counterpart)
+
+    def __init__(self, limits: tuple[float, float]) -> None:
+        self._limits = limits
+        self._began: dict[int, float] = {}
+        self._told = [0.0, 0.0]  # when they last said something
+        self._waited = [0.0, 0.0]
+        self._over: set[int] = set()
+
+    def hear(self, which: int, now: float, wall: float, waited: float, over: bool = False) -> list[int]:
+        """A half says at ``now`` how long it has lasted and waited for a CPU; returns those that are late by now.
+
+        Time in which one of them is not there yet, as while it is compiled, is nobody's. What a frame took to come here
+        is not counted either: it is later on a busy host.
+        """
+        begun = min(self._began.get(which, now), now - wall)
+        self._began[which], self._told[which], self._waited[which] = begun, begun + wall, waited
+        if over:
+            self._over.add(which)
+        left = [half for half in (0, 1) if half not in self._over]
+        if len(self._began) < 2 or not left:
+            return []
+        spent = min(self._told[half] for half in left) - max(self._began.values())
+        counts = spent - sum(self._waited)
+        return [half for half in left if counts > self._limits[half] or spent > _PATIENCE * self._limits[half]]
+
+
+def _patient(job: Job) -> Limits:
+    """Limits for a jail that knows nothing of the other half."""
+    return job.limits.with_(wall_s=min(_MOST_WALL_S, 2 * _PATIENCE * job.limits.wall))
 
 
 def _outcomes(found: list[Found] | str) -> list[Outcome]:
@@ -193,19 +222,40 @@ async def _together(pair: Pair, links: list[Link], cpu_factor: float) -> list[Fo
     found: dict[int, Found] = {}
     pipes: list[list[int]] = [[], []]
 
+    clock = Clock(
+        tuple(  # type: ignore[arg-type]  # two
+            job.limits.wall + _SLOW_WALL_S * (link.agent.pace != 1.0)
+            for job, link in zip((pair.program, pair.counterpart), links, strict=True)
+        )
+    )
+    late: set[int] = set()
     held: list[int] = []  # an end of the pipe to the program that outlives it
 
+    async def cancel(which: int) -> None:
+        if which not in found:  # else it would come to the agent's next job
+            await links[which].cancel_case()
+
+    def beat(which: int, wall: float, waited: float, over: bool = False) -> None:
+        for side in clock.hear(which, loop.time(), wall, waited, over):
+            if side not in late:
+                late.add(side)
+                ending.append(asyncio.ensure_future(cancel(side)))
+
     def over(which: int, outcome: Outcome, cpu_s: float) -> None:
+        if which in late and outcome.ended_by is EndedBy.CANCELLED:
+            outcome = replace(outcome, ended_by=EndedBy.WALL)
         found[which] = outcome, cpu_s
+        beat(which, outcome.wall_s, outcome.waited_s, over=True)
         if which == 0 and held:
             loop.add_reader(held[0], _drop, loop, held[0])
         if which == 1 and _status(outcome) in pair.stop_on and 0 not in found:
-            ending.append(asyncio.ensure_future(links[0].cancel_case()))
+            ending.append(asyncio.ensure_future(cancel(0)))
 
     async def half(which: int, job: Job) -> None:
         failed = await links[which].run(
-            job.program, [(0, job.cases[0])], job.limits, job.compile_limits, cpu_factor=cpu_factor, stop_after=None,
+            job.program, [(0, job.cases[0])], _patient(job), job.compile_limits, cpu_factor=cpu_factor, stop_after=None,
             on_outcome=lambda _, outcome, cpu_s: over(which, outcome, cpu_s), pipes=pipes[which],
+            on_beat=partial(beat, which),
         )  # fmt: skip
         if failed is not None:
             over(which, replace(failed, compile_failed=True), failed.cpu_s)

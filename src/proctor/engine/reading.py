@@ -65,6 +65,11 @@ def _files(header: dict[str, Any], case: Case) -> list[tuple[str, int]]:
     return list(found.items())
 
 
+def beat(header: dict[str, Any]) -> tuple[float, float]:
+    """Seconds that a case has lasted so far, and those of them that count towards no wall limit; FrameError for nonsense."""
+    return _number(header, "wall_ns", _TOP) / 1e9, _number(header, "waited_ns", _TOP) / 1e9
+
+
 def outcome(
     header: dict[str, Any], body: bytes, job: int, index: int, limits: Limits, case: Case
 ) -> tuple[Outcome, float]:

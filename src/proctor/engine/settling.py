@@ -2,7 +2,8 @@
 
 A verdict must not hang on the load of the host, or on whoever else sends
 signals there. So an outcome that could is run a second time, alone where time
-is in doubt, and the second one counts.
+is in doubt, and the second one counts. All that are known to be in such doubt
+run again together, since a job's program is compiled each time.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Settling:
         self._found: dict[int, tuple[Outcome, float]] = {}
         self._final: list[Outcome] = []
         self._late = 0
-        self._asked: int | None = None  # the case that runs again
+        self._asked: frozenset[int] = frozenset()  # cases that run again
+        self._settled: set[int] = set()  # cases whose second outcome leaves no question
         self._killed: set[int] = set()  # cases that ran again because a signal had killed them
         self._timed: set[int] = set()  # cases that ran again because their time was in doubt
         self._recompiled = False
@@ -111,25 +113,33 @@ class Settling:
             return Todo(self.missing(self._cases))
         if outcome.compile_failed:
             self._recompiled = True
-            self._found = {i: found for i, found in self._found.items() if i < at}
+            self._found = {i: found for i, found in self._found.items() if i < at or i in self._settled}
             return Todo(self.missing(self._cases), alone=outcome.ended_by is not None)
-        (self._killed if killed(outcome) and at not in self._killed else self._timed).add(at)
-        del self._found[at]
-        self._asked = at
-        return Todo([self._cases[at]], alone=at in self._timed, again=True)
+        by_kill, alone = self._way(at)
+        alike = [i for i in sorted(self._found) if i >= at and self._again(i) == (by_kill, alone)]
+        if not by_kill and self.job.stop_after is not None:
+            del alike[self.job.stop_after - self._late :]
+        (self._killed if by_kill else self._timed).update(alike)
+        for index in alike:
+            del self._found[index]
+        self._asked = frozenset(alike)
+        return Todo([self._cases[index] for index in alike], alone=alone, again=True)
 
     def settle(self, todo: Todo) -> None:
         """Make final what ``todo`` gave, unless that raises a new question."""
         if not todo.again:
             return
-        index, self._asked = todo.cases[0][0], None
-        outcome, busiest = self._found[index]
-        if self._unsure(index) and (killed(outcome) or index not in self._timed):
-            return
-        if index in self._timed and outcome.ended_by is None and outcome.error is None and self._over(index, busiest):
-            outcome = replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
-        sure = not outcome.error and not starved(outcome, self.job.limits.wall * self.job.cases[index].steps)
-        self._push(replace(outcome, confirmed=True) if sure else outcome)
+        self._asked = frozenset()
+        for index, case in todo.cases:
+            outcome, busiest = self._found[index]
+            if self._unsure(index) and (killed(outcome) or index not in self._timed):
+                continue
+            if index in self._timed and not outcome.error and outcome.ended_by is None and self._over(index, busiest):
+                outcome = replace(outcome, ended_by=EndedBy.CPU, exit_code=None, signal=_SIGKILL)
+            if not outcome.error and not starved(outcome, self.job.limits.wall * case.steps):
+                outcome = replace(outcome, confirmed=True)
+            self._found[index] = outcome, busiest
+            self._settled.add(index)
         self._advance()
 
     def result(self) -> list[Outcome]:
@@ -141,10 +151,10 @@ class Settling:
     def _advance(self) -> None:
         """Move on over outcomes that nothing is to be asked about."""
         stop = self.job.stop_after
-        while (at := len(self._final)) < len(self._cases) and at in self._found and at != self._asked:
+        while (at := len(self._final)) < len(self._cases) and at in self._found and at not in self._asked:
             if stop is not None and self._late >= stop:
                 self._push(NOT_RUN)  # whether or not it ran by chance
-            elif self._unsure(at) or self._found[at][0].ended_by is EndedBy.NOT_RUN:
+            elif self._open(at) or self._found[at][0].ended_by is EndedBy.NOT_RUN:
                 return
             else:
                 self._push(self._found[at][0])
@@ -155,6 +165,19 @@ class Settling:
         self._late += outcome.ended_by in _LATE
         if self._tell:
             self._tell(index, outcome)
+
+    def _open(self, index: int) -> bool:
+        """An outcome that is there is still in doubt."""
+        return index not in self._settled and self._unsure(index)
+
+    def _again(self, index: int) -> tuple[bool, bool] | None:
+        """How it runs again; None where it does not, or with its compiler."""
+        return self._way(index) if self._open(index) and not self._found[index][0].compile_failed else None
+
+    def _way(self, index: int) -> tuple[bool, bool]:
+        """How a case in doubt runs again: for who killed it, and not yet for its time; and alone."""
+        by_kill = killed(self._found[index][0]) and index not in self._killed
+        return by_kill, not by_kill or index in self._timed
 
     def _over(self, index: int, busiest: float) -> bool:
         """CPU time of a case that ended by itself is over the limit. Steps are told apart too coarsely for that."""

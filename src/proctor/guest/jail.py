@@ -248,7 +248,7 @@ class Jail:
         try:
             ended, waited = watcher.run(
                 limits, cpu_kill=cpu_kill, steps=header["steps"], streams=(streams[1], streams[2], result),
-                meters=readings, beat=self.beat, stopped=self.stopped,
+                meters=readings, beat=self.beat, stopped=self.stopped, beat_s=watch.TALK_BEAT_S if talk else watch.BEAT_S,
             )  # fmt: skip
         except TimeoutError as exc:
             self.fail(str(exc))

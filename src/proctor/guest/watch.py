@@ -24,7 +24,7 @@ from .cgroups import Group
 
 SOON_MS = 2  # between looks while memory grows towards the limit
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
-BEAT_S = 1.0
+BEAT_S, TALK_BEAT_S = 1.0, 0.2  # of one that talks the host keeps the clock
 _LOOK_NS = 50 * 10**6  # between looks at whether the tree wants a CPU
 _LOOK_PART = 100  # a look takes no more of the time than one part in this many
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
@@ -56,7 +56,7 @@ class Watch:
 
     def run(
         self, limits: dict[str, Any], *, cpu_kill: int, steps: int, streams: tuple[int, int, int], meters: dict[str, int],
-        beat: Callable[[int, int], None], stopped: Callable[[], bool],
+        beat: Callable[[int, int], None], stopped: Callable[[], bool], beat_s: float = BEAT_S,
     ) -> tuple[str | None, int]:  # fmt: skip
         """Wait for the end, or bring it about.
 
@@ -66,8 +66,8 @@ class Watch:
             steps: calls in this process; progress on the result stream starts the next.
             streams: stdout, stderr and result descriptors (result may be -1).
             meters: ``cpu``, ``oom`` and ``usage`` of the group at the start.
-            beat: called each second with nanoseconds that the case has lasted, and of them those that ``uncounted`` tells,
-                so that the host knows that this jail lives.
+            beat: called each ``beat_s`` seconds with nanoseconds that the case has lasted, and of them those that
+                ``uncounted`` tells, so that the host knows that this jail lives.
             stopped: called when the control stream has something; True ends the case.
 
         Returns:
@@ -75,7 +75,7 @@ class Watch:
             it waited for a CPU.
         """
         start = next_beat = self.looked = time.monotonic_ns()
-        next_beat += int(BEAT_S * 1e9)
+        next_beat += int(beat_s * 1e9)
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
         poller.register(self.control, select.POLLIN)
@@ -95,7 +95,7 @@ class Watch:
             now = time.monotonic_ns()
             if now >= next_beat:
                 beat(now - start, self.uncounted(cpu))
-                next_beat = now + int(BEAT_S * 1e9)
+                next_beat = now + int(beat_s * 1e9)
             cpu = self._cpu(meters)
             if now >= self.next_look:
                 self._look(now, cpu)
@@ -344,7 +344,7 @@ def _children_ns() -> int:
 
 def _runs(thread: int | str) -> bool:
     fields = _stat(thread)
-    return bool(fields) and fields[0] == b"R"
+    return fields is not None and fields[:1] == [b"R"]
 
 
 def _stat(pid: int | str) -> list[bytes] | None:
