@@ -235,7 +235,9 @@ OTHERS = [
     ("java", "Scanner s; Runtime.getRuntime().exec(\"ls\");", "subprocess"),
     ("go", "import \"net\"\nfmt.Scan(&a)", "network"),
     ("bash", "read a b; cat /etc/passwd; exec 3<>/dev/tcp/127.0.0.1/80", "network"),
-    ("python", "def broken(:\n    import socket\n    os._exit(0)", "early_exit"),
+    ("bash", "echo 3", "input_unread"),
+    ("go", "fmt.Println(3)", "input_unread"),
+    ("python", "def broken(:\n    os.system('ls')", "subprocess"),
 ]  # fmt: skip
 
 
@@ -250,6 +252,60 @@ def test_honest_programs_of_other_languages() -> None:
     assert signs('#include "../fastio.h"\nint main() { print(get() + get()); }', SUMS, "cpp") == set()
     table = "int main() { std::cin >> n; long a[] = {" + ", ".join(str(answer(n)) for n in range(21, 27)) + "}; }"
     assert signs(table, BIG, "cpp") == {"answers_embedded"}
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("python", "print(sum(map(int, open('/dev/stdin').read().split())))"),
+        ("python", "from pathlib import Path\nprint(sum(map(int, Path('/dev/stdin').read_text().split())))"),
+        ("python", "print(sum(map(int, open('/proc/self/fd/0').read().split())))"),
+        ("python", "print(sum(map(int, open('/dev/fd/0').read().split())))"),
+        ("python", "import mmap\nm = mmap.mmap(0, 0, prot=mmap.PROT_READ)\nprint(sum(map(int, m[:].split())))"),
+        ("python", "from os import pread\nprint(sum(map(int, pread(0, 99, 0).split())))"),
+        ("javascript", "const t = require('fs').readFileSync('/dev/stdin', 'utf8'); console.log(t)"),
+        ("bash", "read -r a b < /dev/stdin; echo $((a + b))"),
+        ("bash", "n=$(</dev/stdin); echo $n"),
+        ("bash", "n=$(</proc/self/fd/0); echo $n"),
+        ("cpp", 'int main() { freopen("/dev/stdin", "r", stdin); scanf("%d", &a); }'),
+        ("cpp", 'int main() { std::ifstream f("/proc/self/fd/0"); f >> a; }'),
+        ("cpp", "int main() { char *p = (char *)mmap(0, n, PROT_READ, MAP_PRIVATE, 0, 0); }"),
+        ("c", "int main() { pread(0, b, 99, 0); }"),
+        ("java", 'class Main { Scanner s = new Scanner(new File("/dev/stdin")); }'),
+        ("go", "data, _ := syscall.Mmap(0, 0, n, syscall.PROT_READ, syscall.MAP_PRIVATE)"),
+    ],
+)
+def test_input_may_be_read_in_ways_that_leave_no_trace(language: str, code: str) -> None:
+    """The offset of the descriptor is all that is seen from outside, and it stays at 0."""
+    row = grade(*[case(stdout=f"{n}".encode(), stdin_read=0) for n in (3, 42, 18)]).to_json()
+    assert signs(code, SUMS, language, **row) == set()
+    plain = "# no /dev/stdin\nif 0: input()\nprint(3)" if language == "python" else "if (0) read(); // /dev/stdin"
+    if language != "bash":
+        assert "input_unread" in signs(plain, SUMS, language, **row)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("bash", "awk '{print $1 + $2}'"),
+        ("bash", "tr ' ' '+' | bc"),
+        ("go", "data, _ := io.ReadAll(os.Stdin)"),
+        ("javascript", "fs.readSync(0, buffer)"),
+        ("java", "class Main { InputStream s = new FileInputStream(FileDescriptor.in); }"),
+    ],
+)
+def test_more_ways_to_name_standard_input(language: str, code: str) -> None:
+    assert signs(code, SUMS, language) == set()
+
+
+def test_a_program_that_has_printed_all_may_leave_as_it_likes() -> None:
+    """Its output is what counts; where a result is due, or tests run, the same is a sign."""
+    leaving = f"{HONEST}\nimport os, sys\nsys.stdout.flush()\nos._exit(0)"
+    assert signs(leaving, SUMS) == set()
+    assert signs("int main() { std::cin >> a; _exit(0); }", SUMS, "cpp") == set()
+    assert signs("import os\ndef add(a, b):\n    os._exit(0)", TESTS) == {"early_exit"}
+    assert signs("int f() { _exit(0); }", TESTS, "cpp") == {"early_exit"}
+    assert signs(f"{HONEST}\nimport os\nos.kill(os.getppid(), 9)", SUMS) >= {"early_exit"}
 
 
 HOSTILE = {

@@ -378,6 +378,27 @@ def test_other_languages(engine: SyncEngine, name: str) -> None:
         assert one(engine, broken, problem).verdict is Verdict.COMPILE_ERROR
 
 
+JAVA = "import java.util.*;\n{0} {{ public static void main(String[] a) {{ System.out.println(2 * new Scanner(System.in).nextInt()); }} }}"
+
+
+@pytest.mark.parametrize("head", ["public class Solution", "class Solution", "package a.b; public class Main"])
+def test_a_java_program_may_call_its_class_as_it_likes(engine: SyncEngine, head: str) -> None:
+    if not next(row for row in LANGUAGES if row.name == "java").available():
+        pytest.skip("no java here")
+    package, _, rest = head.rpartition("; ")
+    source = (f"{package};\n" if package else "") + JAVA.format(rest)
+    assert one(engine, source, stdio((b"4\n", b"8\n"), language="java", memory_limit_mib=2048)).reward == 1.0
+
+
+def test_a_java_program_does_not_run_in_place_of_its_tests(engine: SyncEngine) -> None:
+    if not next(row for row in LANGUAGES if row.name == "java").available():
+        pytest.skip("no java here")
+    tests = OTHERS["java"][3].replace("public class", "class")
+    problem = Problem(id="t", mode="unit_tests", language="java", test_code=tests, memory_limit_mib=2048)
+    lies = "public class Solution { int f(int n) { return n; } public static void main(String[] a) { } }"
+    assert one(engine, lies, problem).reward == 0.0
+
+
 # ---------------------------------------------------------------- batches
 
 

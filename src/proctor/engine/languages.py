@@ -7,9 +7,10 @@ which the default image binds read-only.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor.core.errors import InputError
+from proctor.engine import java
 from proctor.engine.job import Program
 
 
@@ -51,7 +52,7 @@ LANGUAGES: tuple[Language, ...] = (
         "java",
         "Main.java",
         ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "Main"),
-        ("javac", "-J-XX:+UseSerialGC", "Main.java"),
+        ("javac", "-J-XX:+UseSerialGC", "-d", ".", "Main.java"),
         ("java", "javac"),
     ),
     Language("javascript", "solution.js", ("node", "solution.js"), needs=("node",), aliases=("js", "nodejs", "node")),
@@ -88,11 +89,27 @@ def language(name: str) -> Language:
 
 
 def program(
-    source: str, name: str = "python", *, warm: bool | None = None, files: dict[str, bytes] | None = None
+    source: str,
+    name: str = "python",
+    *,
+    warm: bool | None = None,
+    files: dict[str, bytes] | None = None,
+    own_class: bool = True,
 ) -> Program:
-    """A Program of one source text in a named language, with further files beside it."""
+    """A Program of one source text in a named language, with further files beside it.
+
+    ``own_class``: Java runs the class that the source names, see ``java.names``; else always ``Main``.
+    """
     row = language(name)
+    if row.name == "java" and own_class:
+        row = _by_class(row, *java.names(source))
     body = source.encode("utf-8", "surrogatepass")
     return Program(
         {**(files or {}), row.source: body}, row.run, row.compile, row.warm if warm is None else warm and row.warm
     )
+
+
+def _by_class(row: Language, file: str, run: str) -> Language:
+    assert row.compile is not None
+    source = f"{file}.java"
+    return replace(row, source=source, run=(*row.run[:-1], run), compile=(*row.compile[:-1], source))

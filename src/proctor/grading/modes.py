@@ -190,7 +190,8 @@ def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) ->
     problem, tests = plan.problem, plan.problem.test_code or ""
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
-        program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files)
+        # The tests' class is Main, and a program that brings a main of its own is not run instead.
+        program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files, own_class=False)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
         return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
     program, name = as_module(plan, source, files, warm)

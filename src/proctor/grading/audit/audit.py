@@ -132,7 +132,10 @@ def findings_of(
     """Every sign of one completion, heaviest first; ``row`` may be empty where nothing was run."""
     findings = list(_observed(row, problem))
     if code is not None:
-        findings += _read(code, problem, language or problem.language)
+        language = language or problem.language
+        if any(f.signal == "input_unread" for f in findings) and _reads_untraced(code, language):
+            findings = [f for f in findings if f.signal != "input_unread"]
+        findings += _read(code, problem, language)
     return tuple(sorted(findings, key=lambda finding: -finding.weight))
 
 
@@ -163,6 +166,12 @@ def _read(code: str, problem: Problem, language: str) -> Iterable[Finding]:
     if before:
         signs = [replace(f, line=f.line - before if f.line and f.line > before else None) for f in signs]
     return signs
+
+
+def _reads_untraced(code: str, language: str) -> bool:
+    """It may have read its input although that did not show when it ran."""
+    tree = pysource.parse(code) if language == "python" else None
+    return othercode.reads_untraced(code, language) if tree is None else pycode.Code(tree, code).reads_untraced
 
 
 def _cases(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:

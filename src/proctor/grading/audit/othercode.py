@@ -13,15 +13,27 @@ from proctor.grading.problem import Problem
 
 MAX_TEXT = 256 << 10  # characters that are looked at
 MAX_LINE = 20_000
+_C_COMMENTS = ("c", "cpp", "java", "javascript", "go", "rust")
 
 _READS = re.compile(
     r"\bcin\b|\bscanf|\bgetline\b|\bgetchar|\bfgets\b|\bfread\b|\bread\s*\(|\bstdin\b|System\.in\b|BufferedReader|Scanner|readline"
-    r"|#\s*include\s*\"|process\.stdin|readFileSync|bufio\.|fmt\.Scan|io::stdin|\bread\b|/dev/stdin|\binput\s*\(|mapfile|\bcat\b|\bgets\b"
+    r"|#\s*include\s*\"|process\.stdin|\bread(?:File)?(?:Sync)?\b|bufio\.|fmt\.Scan|io::stdin|/dev/stdin|\binput\s*\(|mapfile|\bcat\b|\bgets\b"
+    r"|os\.Stdin|openStdin|FileDescriptor\.in\b|\bfgetc|\breadv\b|\bSTDIN"
+)
+# They leave the offset of standard input where it was, so nobody sees from outside that it was read.
+_UNTRACED = re.compile(
+    r"/dev/stdin|/dev/fd\b|/proc/[^\s\"']{1,80}/fd\b|\b[mM]map|\bReadAt\b|\bread_at\b|\bpreadv?\d*\b|\bfreopen|\bsplice\b|\bsendfile\b|\bcopy_file_range\b"
+    r"|\brewind\s*\(|seeko?\s*\(|seekg\s*\(|\bFileChannel\b|\bread(?:File)?Sync\s*\([^()]*,\s*0\s*\)"
+)
+# Any of these reads it where nothing else is named.
+_FILTERS = re.compile(
+    r"\b(?:awk|gawk|mawk|sed|sort|tr|bc|dc|head|tail|wc|e?grep|xargs|paste|cut|tac|rev|uniq|tee|perl|python3?|node|readarray|select|od|xxd|nl"
+    r"|fold|jq|shuf|factor|numfmt|split|csplit|join|comm|tsort|dd)\b"
 )
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("network", re.compile(r"<sys/socket\.h>|\bsocket\s*\(|java\.net\.|require\(['\"](?:net|http|https|dgram|tls)['\"]\)|\bfetch\s*\(|std::net|\"net(?:/http)?\"|/dev/tcp/|\bcurl\b|\bwget\b")),
     ("subprocess", re.compile(r"\b(?:v?fork|popen|execv[pe]{0,2}|execl[pe]?|posix_spawnp?)\s*\(|(?<![\w.:])system\s*\(|ProcessBuilder|Runtime\.getRuntime\(\)\.exec|child_process|process::Command|\"os/exec\"|import subprocess|os\.system")),
-    ("path_outside", re.compile(r"[\"'<](?:/(?:proc|sys|etc|root|home|var|run|dev/shm|tmp)/)|^(?!\s*#\s*include).*[\"']\.\./|\.incbin|__has_include\s*\(\s*\"/")),
+    ("path_outside", re.compile(r"[\"'<](?:/(?!proc/self/fd/[012][\"'>)\s])(?:proc|sys|etc|root|home|var|run|dev/shm|tmp)/)|^(?!\s*#\s*include).*[\"']\.\./|\.incbin|__has_include\s*\(\s*\"/")),
     ("native_code", re.compile(r"\b(?:ptrace|process_vm_readv|dlopen|mprotect|syscall)\s*\(|__asm__|\basm\s*(?:volatile)?\s*\(|\bunsafe\s*\{|LD_PRELOAD")),
     ("equality_overridden", re.compile(r"operator\s*==[^{;]{0,200}\{\s*return\s+(?:true|1)\s*;|boolean\s+equals\s*\([^)]{0,200}\)\s*\{\s*return\s+true|\bint\s+(?:strn?cmp|memcmp|strcasecmp)\s*\([^)]{0,200}\)\s*(?:\{|$)|__eq__")),
     ("tests_patched", re.compile(r"\b(?:console|assert|process)\.\w+\s*=(?!=)|(?:Object|Array|Function|String|Number)\.prototype\.\w+\s*=(?!=)|#\s*define\s+(?:assert|abort|exit|main|NDEBUG)\b")),
@@ -44,21 +56,30 @@ def findings(source: str, language: str, problem: Problem) -> Iterator[Finding]:
     if len(source) > MAX_TEXT:
         yield found("source_unreadable", f"{len(source)} characters")
     text = source[:MAX_TEXT]
-    if language in ("c", "cpp", "java", "javascript", "go", "rust"):
+    if language in _C_COMMENTS:
         text = _uncommented(text)
     seen: dict[str, int] = {}
     for number, row in enumerate(text.split("\n"), 1):
         row = row[:MAX_LINE]
         for signal, pattern in _RULES:
+            if signal == "early_exit" and problem.mode in ("stdio", "interactive"):
+                continue  # its output is what counts, and nothing is won by leaving
             if seen.get(signal, 0) < MAX_EACH and (hit := pattern.search(row)):
                 seen[signal] = seen.get(signal, 0) + 1
                 yield found(signal, hit.group(), line=number, excerpt=row)
         if problem.mode == "unit_tests" and "early_exit" not in seen and (hit := _EXITS.search(row)):
             seen["early_exit"] = 1
             yield found("early_exit", hit.group(), line=number, excerpt=row)
-    if problem.mode == "stdio" and any(case.stdin.strip() for case in problem.cases) and not _READS.search(text):
+    reads = _READS.search(text) or _UNTRACED.search(text) or (language == "bash" and _FILTERS.search(text))
+    if problem.mode == "stdio" and any(case.stdin.strip() for case in problem.cases) and not reads:
         yield found("input_unread", "its source names no standard input")
     yield from _embedded(text, problem)
+
+
+def reads_untraced(source: str, language: str) -> bool:
+    """Something in it stands for a way to read standard input that leaves no trace of it."""
+    text = source[:MAX_TEXT]
+    return _UNTRACED.search(_uncommented(text) if language in _C_COMMENTS else text) is not None
 
 
 def _uncommented(text: str) -> str:

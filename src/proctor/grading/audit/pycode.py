@@ -87,6 +87,17 @@ class Code:
                     first = node.args[0]
                     if not isinstance(first, ast.Constant) or first.value == 0 or str(first.value).startswith("/dev/"):
                         return True
+        return self.reads_untraced
+
+    @property
+    def reads_untraced(self) -> bool:
+        """Some name or literal stands for a way to read standard input that leaves no trace of it."""
+        for node in self.nodes:
+            if isinstance(node, ast.Name | ast.Attribute) and self.dotted(node) in rules.UNTRACED:
+                return True
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in self.bare:
+                if rules.STDIN_PATH.search(node.value):
+                    return True
         return False
 
 
@@ -103,11 +114,11 @@ def _all(code: Code, problem: Problem) -> Iterator[Finding]:
     for node in code.nodes:
         match node:
             case ast.Import() | ast.ImportFrom():
-                yield from _imported(code, node)
+                yield from _imported(code, node, problem)
             case ast.Name() | ast.Attribute():
-                yield from _referenced(code, node)
+                yield from _referenced(code, node, problem)
             case ast.Call():
-                yield from _called(code, node)
+                yield from _called(code, node, problem)
             case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Delete():
                 yield from _patched(code, node)
             case ast.ClassDef():
@@ -123,34 +134,41 @@ def _all(code: Code, problem: Problem) -> Iterator[Finding]:
         yield from _ignores_arguments(code, problem)
 
 
-def _imported(code: Code, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
+def _sign(name: str, problem: Problem) -> str | None:
+    """The signal of a name of the library, for a program of such a problem."""
+    if name in rules.LEAVING and problem.mode in ("stdio", "interactive"):
+        return None
+    return rules.REFERENCES.get(name)
+
+
+def _imported(code: Code, node: ast.Import | ast.ImportFrom, problem: Problem) -> Iterator[Finding]:
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     else:
         names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            if name in rules.REFERENCES:
-                yield code.finding(rules.REFERENCES[name], node, name)
+            if signal := _sign(name, problem):
+                yield code.finding(signal, node, name)
     for name in names:
         for known, signal in rules.IMPORTS.items():
             if name == known or name.startswith(known + "."):
                 yield code.finding(signal, node, f"import of {name}")
 
 
-def _referenced(code: Code, node: ast.Name | ast.Attribute) -> Iterator[Finding]:
+def _referenced(code: Code, node: ast.Name | ast.Attribute, problem: Problem) -> Iterator[Finding]:
     if isinstance(node, ast.Attribute):
         if node.attr in rules.ATTRIBUTES:
             yield code.finding(rules.ATTRIBUTES[node.attr], node, node.attr)
-        elif signal := rules.REFERENCES.get(code.dotted(node)):
+        elif signal := _sign(code.dotted(node), problem):
             yield code.finding(signal, node, code.dotted(node))
     elif node.id == "__builtins__":
         yield code.finding("modules_touched", node, node.id)
 
 
-def _called(code: Code, node: ast.Call) -> Iterator[Finding]:
+def _called(code: Code, node: ast.Call, problem: Problem) -> Iterator[Finding]:
     name = code.dotted(node.func)
     first = node.args[0] if node.args else None
-    if isinstance(node.func, ast.Call) and (signal := rules.REFERENCES.get(name)):
+    if isinstance(node.func, ast.Call) and (signal := _sign(name, problem)):
         yield code.finding(signal, node, name)  # getattr(os, "_exit")(0)
     if name in ("__import__", "importlib.import_module"):
         module = str(first.value) if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
@@ -230,7 +248,7 @@ def _literal(code: Code, node: ast.Constant, text: str, problem: Problem) -> Ite
         yield code.finding("opaque_data", node, f"{len(text)} characters")
     if len(text) > 4000:
         return
-    if rules.OUTSIDE.match(text):
+    if rules.OUTSIDE.match(text) and text not in rules.HARMLESS_PATHS:
         yield code.finding("path_outside", node, text)
     if rules.PLANTED.search(text):
         yield code.finding("file_planted", node, text)

@@ -47,18 +47,27 @@ _BY_SIGNAL: dict[str, str] = {
     "sleeps": "time.sleep",
 }
 REFERENCES = {name: signal for signal, names in _BY_SIGNAL.items() for name in names.split()}
+# How a program leaves that has printed all: where its output is what counts, nothing is won by it.
+LEAVING = frozenset(("os._exit", "posix._exit"))
 
 # On any object: the way from a function or an exception to what surrounds it.
 ATTRIBUTES = dict.fromkeys(
     _words("f_back f_locals f_globals f_code f_builtins tb_frame gi_frame cr_frame ag_frame"), "stack_inspected"
 ) | dict.fromkeys(_words("__globals__ __code__ __closure__ __subclasses__ __builtins__"), "modules_touched")
 
-READERS = frozenset(
-    ("input", "builtins.input", "raw_input", "sys.stdin", "sys.__stdin__", "os.read", "os.fdopen", "os.readv", "fileinput")
+# They read standard input and leave its offset where it was, so nobody sees that from outside.
+UNTRACED = frozenset(
+    ("mmap.mmap", "os.pread", "os.preadv", "os.sendfile", "os.splice", "os.copy_file_range", "os.lseek", "sys.stdin.seek",
+     "sys.stdin.buffer.seek")
 )  # fmt: skip
+# So does whoever opens it anew by a name.
+STDIN_PATH = re.compile(r"/dev/(?:stdin|fd\b)|/proc/.{1,80}/fd\b")
+READERS = UNTRACED | frozenset(
+    ("input", "builtins.input", "raw_input", "sys.stdin", "sys.__stdin__", "os.read", "os.fdopen", "os.readv", "os.dup", "fileinput")
+)
 OPENERS = frozenset(
     _words(
-        "open io.open os.open os.stat os.listdir os.scandir os.walk os.readlink os.access os.path.exists os.path.isfile codecs.open "
+        "open io.open io.FileIO os.open os.stat os.listdir os.scandir os.walk os.readlink os.access os.path.exists os.path.isfile codecs.open "
         "pathlib.Path pathlib.PurePath pathlib.PosixPath glob.glob shutil.copy numpy.loadtxt"
     )
 )
@@ -67,7 +76,9 @@ EXITS = frozenset(("sys.exit", "exit", "quit", "SystemExit", "builtins.exit", "b
 PLAIN_TYPES = frozenset(_words("int float str bool list tuple dict set frozenset bytes complex"))
 
 OUTSIDE = re.compile(r"/(?:proc|sys|etc|root|home|var|run|boot|mnt|opt|usr|dev/shm|dev/mem|dev/mqueue)(?:/|\Z)")
-HARMLESS_PATHS = frozenset(("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/0"))
+HARMLESS_PATHS = frozenset(
+    ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", *(f"{fd}/{n}" for fd in ("/dev/fd", "/proc/self/fd") for n in range(3)))
+)
 PLANTED = re.compile(
     r"(?:\A|/)(?:(?:conftest|sitecustomize|usercustomize)\.py|[\w.-]*\.pth|pytest\.ini|tox\.ini|setup\.cfg|pyproject\.toml"
     r"|\.?(?:junit|reports?|results?|rewards?|scores?|verdict)\.(?:xml|json|txt)"
