@@ -287,6 +287,16 @@ def test_what_the_prompt_defines_is_not_the_programs(engine: SyncEngine, prompt:
     passes(engine, lies.format("x * x", "x * x"), tests, prompt=prompt, entry_point=entry)
 
 
+def test_what_a_whole_prompt_has_is_for_the_program_to_have(engine: SyncEngine) -> None:
+    prompt = "# Mend these.\nSTEP = 3\ndef total(x):\n    return x - STEP\n\ndef twice(x):\n    return x * 3\n"
+    tests = "def test_total(): assert total(1) == 3\ndef test_twice(): assert twice(2) == 4\n"
+    right = "STEP = 2\ndef total(x): return x + STEP\ndef twice(x): return 2 * x\n"
+    passes(engine, right, tests, prompt=prompt)
+    assert run(engine, right.replace("2 * x", "x"), tests, prompt=prompt).reward == 0.5
+    assert run(engine, "def twice(x): return 2 * x\n", tests, prompt=prompt).reward == 0.5
+    assert run(engine, "pass\n", tests, prompt=prompt).reward == 0.0
+
+
 def test_types_that_tests_compare_with_are_the_libraries(engine: SyncEngine) -> None:
     lies = "class Any:\n    def __init__(s, *a): pass\n    def __eq__(s, o): return True\nCounter = Decimal = Fraction = OrderedDict = Any\n"
     for kind in ("Counter", "OrderedDict"):
@@ -364,5 +374,14 @@ class A:
     def __fspath__(s): return "/dev/zero"
 def f(): return A()
 """
-    tests = "a = f()\nassert a.n == 1\nfor name in ('__array_interface__', '__fspath__'): assert not hasattr(a, name) and not hasattr(type(a), name)"
+    tests = """
+import operator
+a = f()
+assert a.n == 1
+for name in ('__array_interface__', '__fspath__'):
+    for one in (a, type(a)):
+        try: operator.attrgetter(name)(one)
+        except AttributeError: pass
+        else: assert False
+"""
     passes(engine, program, tests)

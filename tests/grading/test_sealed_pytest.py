@@ -304,3 +304,29 @@ def test_a_library_that_tests_would_skip_without_is_for_the_image(engine: SyncEn
         assert found.reward is None
         assert "nosuchlib" in (found.error or "")
     passes(engine, "def f(x): return x", top.replace("nosuchlib", "json").replace("import gc\n", ""))
+
+
+def test_what_a_patch_gives_to_a_test_is_no_fixture(engine: SyncEngine) -> None:
+    program = "import random\ndef roll(): return random.randint(1, 6)\ndef name(): return 'x'\n"
+    tests = """
+import pytest
+from unittest import mock
+import solution
+@pytest.fixture
+def four(): return 4
+@mock.patch('random.randint', return_value=4)
+def test_roll(randint, four):
+    assert solution.roll() == four
+    randint.assert_called_once_with(1, 6)
+class TestMore:
+    @mock.patch.object(solution, 'roll')
+    @mock.patch('solution.name', return_value=5)
+    def test_two(self, name, roll, four):
+        roll.return_value = 3
+        assert solution.name() == 5 and solution.roll() == 3 and four == 4
+    @mock.patch('solution.name', new=lambda: 7)
+    def test_new(self, four): assert solution.name() == 7
+"""
+    found = run(engine, program, tests, module=True)
+    assert found.reward == 1.0, found.cases
+    assert run(engine, program.replace("1, 6", "0, 6"), tests, module=True).reward == pytest.approx(2 / 3)

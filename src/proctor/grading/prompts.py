@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from proctor.grading import pysource
 from proctor.grading.problem import Problem
 
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -27,9 +29,10 @@ class Asked:
 
 
 def asked_of(problem: Problem) -> Asked:
-    """The entry point, and what the prompt leaves open; the last definition, where nothing else is.
+    """The entry point, and what the prompt leaves open; where nothing is, all that it has, or the last definition.
 
-    A completion may go on where the prompt stops, so its last body may be missing.
+    A completion may go on where the prompt stops, so its last body may be missing. A prompt that is whole, and of which
+    no part is named as asked for, is code to be mended: all of it is for the program to have.
     """
     entry, dot, _ = (problem.entry_point or "").partition(".")
     names = {entry: bool(dot)} if entry else {}
@@ -41,14 +44,14 @@ def asked_of(problem: Problem) -> Asked:
     tries = (prompt, *(f"{prompt}\n{indent}{more}pass\n" for more in ("", "    ", " ", "\t")))
     tree = next((found for text in tries if (found := pysource.parse(text)) is not None), None)
     rows = [node for node in tree.body if isinstance(node, _Definition)] if tree else []
-    open_ones = [node for node in rows if node.name in names or _is_open(node)] or rows[-1:]
+    open_ones = [node for node in rows if node.name in names or _is_open(node)]
+    to_mend = not open_ones and not entry and pysource.parse(prompt) is not None
+    open_ones = open_ones or (rows if to_mend else rows[-1:])
+    parts = _IMPORTS if to_mend and rows else (*_IMPORTS, ast.Assign, ast.AnnAssign, *_DEFINITIONS)
     for node in open_ones:
         names[node.name] = names.get(node.name, False) or isinstance(node, ast.ClassDef)
     kept = [
-        ast.unparse(node)
-        for node in (tree.body if tree else ())
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | _Definition)
-        and node not in open_ones
+        ast.unparse(node) for node in (tree.body if tree else ()) if isinstance(node, parts) and node not in open_ones
     ]
     return Asked(tuple(names), tuple(name for name, is_class in names.items() if is_class), "\n".join(kept))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -268,7 +269,8 @@ def all_arguments(function: Any) -> list[str]:
 
 
 def asked_for(function: Any, bound: int = 0) -> list[str]:
-    """Names of the arguments that have no default, without the first ``bound``."""
+    """Names of the arguments that have no default, without the first ``bound`` and those that ``mock.patch`` gives."""
+    bound += _given_by_patches(function)
     function = unwrapped(function)
     code = getattr(function, "__code__", None)
     if code is None:
@@ -276,6 +278,13 @@ def asked_for(function: Any, bound: int = 0) -> list[str]:
     wanted, named = list(code.co_varnames[bound : code.co_argcount]), all_arguments(function)[code.co_argcount :]
     del wanted[len(wanted) - len(function.__defaults__ or ()) :]
     return wanted + [name for name in named if name not in (function.__kwdefaults__ or {})]
+
+
+def _given_by_patches(function: Any) -> int:
+    """How many of a function's arguments its decorators of ``unittest.mock`` give, behind the bound ones."""
+    patches = vars(function).get("patchings", ()) if type(function) is types.FunctionType else ()
+    default = getattr(sys.modules.get("unittest.mock"), "DEFAULT", None)
+    return sum(patch.new is default and not patch.attribute_name for patch in patches) if default is not None else 0
 
 
 class Test:
