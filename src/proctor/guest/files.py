@@ -183,11 +183,7 @@ class Files:
             if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
                 os.unlink(name, dir_fd=folder)
             elif header.get("recursive"):
-                os.fchdir(folder)
-                try:
-                    tree.remove(b"./" + os.fsencode(name))
-                finally:
-                    os.chdir("/")
+                tree.remove_live(folder, name)
             else:
                 os.rmdir(name, dir_fd=folder)
         return {}
