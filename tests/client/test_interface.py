@@ -102,7 +102,7 @@ def test_an_unknown_field_gets_a_guess(runtime: Any, given: str, guess: str) -> 
     [
         ("name", ["", "a/b", "../x", "x" * 64, 5]), ("labels", [[], {"a": 1}, {1: "a"}, {"a": "x" * 300}]),
         ("vcpu", [0, -1, "1", True, float("nan")]), ("memory_mib", [0, 1.5, "512Mi", -5, True]), ("disk_mib", [0, "x"]),
-        ("timeout_seconds", [0, -1, float("inf"), "60"]), ("max_cost_micros", [0, 1.5]), ("env", [{"A": 1}, {"A=": "x"}, "A=1"]),
+        ("timeout_seconds", [0, -1, float("inf"), "60"]), ("max_cost_micros", [0, 1.5, 10**15 + 1]), ("env", [{"A": 1}, {"A=": "x"}, "A=1"]),
         ("network", ["off", {"internet": "no"}, {"allow": "example.org"}]), ("on_lease_end", ["explode"]), ("gpu", [-1, "T4"]),
         ("gpu_model", ["", [], 4, ["--"], {"T4": 1}]),
     ],

@@ -20,7 +20,7 @@ from client_help import PATIENCE, client, finished, gone, leavings, until
 from proctor import AsyncRuntime, ConflictError, NotFoundError, Runtime
 from proctor.client.door import SyncDoor
 from proctor.client.embedded import EmbeddedBackend
-from proctor.client.errors import ConnectionError
+from proctor.client.errors import ConnectionError, InvalidRequestError
 
 
 @pytest.fixture
@@ -135,6 +135,22 @@ def test_a_lease_is_made_longer(runtime: Any) -> None:
         box.update(timeoutSeconds=0.1, labels={"a": "b"})
         assert box.labels == {"a": "b"}
         assert until(lambda: box.refresh().state == "stopped")
+
+
+def test_what_a_sandbox_cannot_be_given_is_named(runtime: Any) -> None:
+    def lengthen(box: Any) -> None:
+        for _ in range(1000):
+            box.extend(10 * 365 * 86400)
+
+    with runtime.sandboxes.create(timeout_seconds=60) as box:
+        with pytest.raises(InvalidRequestError, match=r"seconds: 315360000\.0 cannot be; give at most \d+,") as caught:
+            lengthen(box)
+        assert (caught.value.code, caught.value.status) == ("invalid_request", 400)
+        assert box.refresh().info.expiresAt[:3] == "999"
+        box.extend(60)
+        with pytest.raises(InvalidRequestError, match=r"max_cost_micros: 10{14}1 cannot be; give a whole number"):
+            box.update(max_cost_micros=10**15 + 1)
+        assert box.update(timeout_seconds=60, max_cost_micros=10**15).info.maxCostMicros == 10**15
 
 
 def test_a_block_deletes_whatever_happens_in_it(runtime: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -139,6 +140,79 @@ def test_its_owner_does_not_follow_a_link_into_the_agent(boxes: Boxes, place: Sa
         with pytest.raises(SandboxError):
             boxes.file(place, "list", path=name)
     assert boxes.sh(place, "echo alive").stdout == b"alive\n"
+
+
+SWAPPER = """
+import os, time
+os.mkdir("x")
+for i in range(400):
+    os.mkdir(f"x/{i}")
+    open(f"x/{i}/f", "w").close()
+deep = "x/deep"
+for i in range(60):
+    os.mkdir(deep)
+    deep += "/d"
+print("ready", flush=True)
+end = time.time() + 60
+while os.path.isdir("x") and time.time() < end:
+    for folder in (".", "x", "x/deep"):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names[:1] + [name for name in names if name.startswith(".removed-")]:
+            if name in ("x", "program.py"):
+                continue
+            try:
+                os.rename(f"{folder}/{name}", f"/tmp/{time.time_ns()}")
+                os.symlink("/srv/tests", f"{folder}/{name}")
+            except OSError:
+                pass
+"""
+
+
+def test_its_owner_removes_nothing_that_a_program_leads_to(boxes: Boxes) -> None:
+    """A program swaps what is removed, and what is made beside it, for links to files that it may not change."""
+    box = boxes.new()
+    if boxes.sh(box, "true", user="root").exit_code:
+        pytest.skip("no root here")
+    boxes.sh(box, "mkdir -p /srv/tests/keep; echo kept > /srv/tests/keep/t; chmod 700 /srv/tests", user="root")
+    boxes.file(box, "write", SWAPPER.encode(), path="program.py")
+    boxes.sh(box, "python3 program.py > out 2>&1 & until grep -q ready out; do sleep 0.01; done")
+    for _ in range(3):
+        with contextlib.suppress(SandboxError):
+            boxes.file(box, "remove", path="x", recursive=True)
+    out = boxes.sh(box, "cat /srv/tests/keep/t; ls /workspace; cat out", user="root").stdout
+    assert out.startswith(b"kept\n"), out
+    assert b"Traceback" not in out
+    boxes.run(boxes.engine.delete(box.id))
+
+
+def test_room_can_be_made_where_there_is_none(boxes: Boxes, place: Sandbox) -> None:
+    """Nothing is made to remove, whatever the depth, the names and the modes."""
+    fills = """
+import os
+deep = "/workspace/x"
+os.mkdir(deep)
+for i in range(100):
+    os.chdir(deep)
+    os.mkdir("d" * 200)
+    deep = "d" * 200
+os.mkdir("/workspace/x/shut")
+open("/workspace/x/shut/f", "w").close()
+os.chmod("/workspace/x/shut", 0)
+os.chdir("/workspace/x")
+i = 0
+try:
+    while True:
+        open(f"{i}", "w").close()
+        i += 1
+except OSError as exc:
+    print(exc.errno)
+"""
+    assert boxes.python(place, fills, timeout_s=100).stdout == b"28\n"
+    boxes.file(place, "remove", path="x", recursive=True)
+    assert boxes.sh(place, "ls; echo ok > y; cat y").stdout == b"program.py\nok\n"
 
 
 def test_a_disk_that_is_full_ends_no_sandbox(boxes: Boxes) -> None:

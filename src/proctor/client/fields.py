@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from proctor.client.errors import invalid, unsupported
 from proctor.core.sandbox import LONG_S, OUTPUT_KEPT, OUTPUT_KEPT_LONG, CommandSpec, NetworkRules, SandboxSpec
 from proctor.isolation.base import LEVELS
+from proctor.meter.limits import MOST_MICROS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -211,7 +212,7 @@ def sandbox_spec(fields: Mapping[str, Any], what: str = "create") -> SandboxSpec
     if "timeout_seconds" in given:
         spec["timeout_seconds"] = seconds("timeout_seconds", given["timeout_seconds"], least=0.1)
     if "max_cost_micros" in given:
-        spec["max_cost_micros"] = whole("max_cost_micros", given["max_cost_micros"], least=1, most=1 << 60)
+        spec["max_cost_micros"] = whole("max_cost_micros", given["max_cost_micros"], least=1, most=MOST_MICROS)
     if "gpu" in given:
         spec["gpu"] = whole("gpu", given["gpu"], least=0, most=64)
     if "isolation" in given:

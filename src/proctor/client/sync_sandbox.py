@@ -30,6 +30,7 @@ from proctor.client.fields import (
 )
 from proctor.client.values import CommandResult, Gathered, Record, checked, result, sandbox_record, snapshot_record
 from proctor.core.sandbox import CommandOutcome, NetworkRules, SandboxInfo, SnapshotInfo
+from proctor.meter.limits import MOST_MICROS
 
 OnText = Callable[[str], Awaitable[object] | object]
 
@@ -317,7 +318,7 @@ class Sandbox:
         if lease is not None:
             lease = seconds("timeout_seconds", lease, least=0.1)
         if cost is not None:
-            cost = whole("max_cost_micros", cost, least=1, most=1 << 60)
+            cost = whole("max_cost_micros", cost, least=1, most=MOST_MICROS)
         if marks is not None:
             marks = checked_labels(marks)
         self._info = self._door.call(

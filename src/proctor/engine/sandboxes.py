@@ -46,6 +46,7 @@ OWN_MIB = 16  # a room's own processes, beside the sandbox's bound: 4.1 MiB meas
 OWN_ENCLOSED_MIB = 112  # a container's: 80 measured
 MOST = 100
 _KEPT = 10_000  # records of sandboxes that have ended
+_LATEST = 253_370_764_800.0  # the year 9999
 
 
 class Sandboxes(Use):
@@ -311,9 +312,13 @@ class Sandboxes(Use):
         self._all.pop(sandbox_id, None)
 
     def extend(self, sandbox_id: str, seconds: float) -> SandboxInfo:
-        """Let its lease end ``seconds`` later."""
+        """Let its lease end ``seconds`` later; SandboxError ``invalid_request`` (400) where no calendar reaches so far."""
         box = self.get(sandbox_id)
         box.live()
+        if box.expires_at + seconds > _LATEST:
+            raise SandboxError(f"seconds: {seconds!r} cannot be", code="invalid_request", status=400, hint=(
+                f"give at most {max(0, int(_LATEST - box.expires_at))}, so that its lease ends before the year 9999"
+            ))  # fmt: skip
         box.expires_at += seconds
         self._arm(box)
         return box.info()

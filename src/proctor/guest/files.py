@@ -178,11 +178,7 @@ class Files:
             if not stat.S_ISDIR(os.lstat(way.name, dir_fd=way.folder).st_mode):
                 os.unlink(way.name, dir_fd=way.folder)
             elif header.get("recursive"):
-                os.fchdir(way.folder)
-                try:
-                    tree.remove(b"./" + os.fsencode(way.name))
-                finally:
-                    os.chdir("/")
+                tree.remove_live(way.folder, way.name)
             else:
                 os.rmdir(way.name, dir_fd=way.folder)
         return {}

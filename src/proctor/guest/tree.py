@@ -1,13 +1,19 @@
 """Directories that a program has left: read them or remove them without being led astray.
 
 Only called after every process of the program is dead, so nothing moves
-meanwhile. Names are bytes; links are never followed.
+meanwhile; only ``remove_live`` minds that it may. Names are bytes; links are
+never followed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+
+_DEEP = 32  # directories open one in the other
+_MOST = 1 << 22  # entries, where a file system bounds none
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(path: bytes, keep: bool = False) -> None:
@@ -43,6 +49,85 @@ def remove(path: bytes, keep: bool = False) -> None:
     os.rmdir(heap)
     if not keep:
         os.rmdir(path)
+
+
+def remove_live(above: int, name: str) -> None:
+    """Remove a tree while programs may rename, link and make what they like in it.
+
+    Each directory is opened by its name in the one above, never through a link,
+    and all is done in what was opened: so nothing goes that a program could not
+    have moved there. One that lies too deep moves up to the top first. Nothing
+    is made, since there may be no room for it.
+
+    Args:
+        above: the open directory that the tree lies in.
+
+    Raises:
+        OSError: EBUSY or ENOTEMPTY where programs make more than is removed.
+    """
+    top = _enter(above, name)
+    try:
+        _Live(top).remove()
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=above)
+
+
+def _enter(above: int, name: str) -> int:
+    """Open a directory, whatever its mode."""
+    try:
+        return os.open(name, _FOLDER | os.O_RDONLY, dir_fd=above)
+    except PermissionError:
+        found = os.open(name, _FOLDER | os.O_PATH, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{found}", 0o700)
+        return os.open(".", _FOLDER | os.O_RDONLY, dir_fd=found)
+    finally:
+        os.close(found)
+
+
+class _Live:
+    def __init__(self, top: int) -> None:
+        self.top = top
+        self.left = 2 * os.fstatvfs(top).f_files or _MOST
+        self.moved: list[str] = []
+
+    def remove(self) -> None:
+        self.empty(self.top, 0)
+        while self.moved:
+            self.folder(self.top, self.moved.pop(), 0)
+
+    def empty(self, folder: int, depth: int) -> None:
+        os.fchmod(folder, 0o700)
+        for name in os.listdir(folder):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            try:
+                os.unlink(name, dir_fd=folder)
+            except FileNotFoundError:
+                continue
+            except (IsADirectoryError, PermissionError):
+                self.folder(folder, name, depth)
+
+    def folder(self, above: int, name: str, depth: int) -> None:
+        try:
+            found = _enter(above, name)
+        except FileNotFoundError:
+            return
+        try:
+            if depth < _DEEP:
+                self.empty(found, depth + 1)
+                os.rmdir(name, dir_fd=above)
+            else:
+                os.fchmod(found, 0o700)  # else it may not be moved
+                aside = f".removed-{os.urandom(8).hex()}"
+                os.rename(name, aside, src_dir_fd=above, dst_dir_fd=self.top)
+                self.moved.append(aside)
+        except FileNotFoundError:
+            pass  # a program was faster
+        finally:
+            os.close(found)
 
 
 def collect(
