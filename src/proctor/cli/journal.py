@@ -60,10 +60,12 @@ class Journal:
         self._synced = time.monotonic()
         self.finished = False
         self.damaged = 0  # lines that were passed over
+        self._opened = False  # it is ours: locked, and of the same inputs
         self._fd = self._open_fd()
         try:
             self._lock()
             self._open(restart)
+            self._opened = True
         except BaseException:
             self.close()
             raise
@@ -308,8 +310,10 @@ class Journal:
             self.path.unlink()
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
+        """Let go of the file and its lock; a journal in which nothing was ever recorded goes, so no failed start leaves one."""
         if self._fd >= 0:
+            if self._opened and not (self.finished or self._places or self.damaged or self.out.exists()):
+                self._unlink()
             os.close(self._fd)
             self._fd = -1
 
