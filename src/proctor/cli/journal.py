@@ -52,6 +52,8 @@ class Journal:
         OSError: the journal cannot be read or written.
     """
 
+    resumes = True
+
     def __init__(self, out: Path, about: Mapping[str, Any], total: int, *, restart: bool = False) -> None:
         self.out, self.total = out, total
         self.path = out.with_name(out.name + ".journal")
@@ -339,7 +341,7 @@ class Plain:
         name: what errors call it.
     """
 
-    finished, damaged = False, 0
+    finished, damaged, resumes = False, 0, False
 
     def __init__(self, stream: io.RawIOBase | Any, name: str, total: int) -> None:
         self._stream, self._name, self.total = stream, name, total
