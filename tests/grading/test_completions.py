@@ -145,7 +145,8 @@ def test_handed_completions_load_and_find_their_problems(shared_dir: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "key", ["lang", "Lang", "LANG", "programming_language", "programmingLanguage", "code_language", "lang_id", "prog_lang"]
+    "key",
+    ["lang", "Lang", "LANG", "programming_language", "programmingLanguage", "code_language", "lang_id", "prog_lang"],
 )
 def test_other_names_of_the_language_are_refused_with_the_right_one(key: str) -> None:
     """Else C++ would be judged as Python, and get 0."""
