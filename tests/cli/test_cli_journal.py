@@ -215,3 +215,17 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert 0 in journal
     assert 1 not in journal
     journal.close()
+
+
+def test_a_start_that_failed_leaves_no_journal(tmp_path: Path) -> None:
+    out = tmp_path / "g.jsonl"
+    _fill(out, [], 2)
+    assert list(tmp_path.iterdir()) == []
+    _fill(out, [0], 2)
+    for _ in range(2):  # what is done is kept, however often nothing is added
+        journal = Journal(out, ABOUT, 2)
+        assert len(journal) == 1
+        journal.close()
+    with pytest.raises(InputError, match="other inputs"):
+        Journal(out, {**ABOUT, "--reward": "x"}, 2)
+    assert Path(f"{out}.journal").exists()

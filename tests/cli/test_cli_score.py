@@ -116,6 +116,17 @@ def test_stopped_it_says_that_what_is_done_is_kept(box: Path, number: signal.Sig
     assert len(_rows("out.jsonl")) == COUNT
 
 
+def test_stopped_while_it_writes_to_a_pipe_it_does_not_promise_to_go_on(box: Path) -> None:
+    env = os.environ | {"FAKE_DELAY": "0.1"}
+    process = subprocess.Popen(_command(out="-"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert said.endswith("; run the same command again to begin anew\n"), said
+
+
 def _until(condition: Any) -> None:
     end = time.monotonic() + 20
     while not condition():

@@ -27,7 +27,7 @@ MAIN = "public static void main(String[] a) {}"
         (f"public record P(int x) {{ {MAIN} }}", "P", "P"),
         (f"package a.b;\nimport java.util.*;\npublic class C {{ {MAIN} }}", "C", "a.b.C"),
         (f"// public class X {{ void main( }}\n/* class Y {{ */\nclass Z {{ {MAIN} }}", "Main", "Z"),
-        (f'class Z {{ String s = "}} public class X {{ void main("; char c = \'}}\'; {MAIN} }}', "Main", "Z"),
+        (f"class Z {{ String s = \"}} public class X {{ void main(\"; char c = '}}'; {MAIN} }}", "Main", "Z"),
         (f'class Z {{ String s = """\n}} " class X {{ void main("""; {MAIN} }}', "Main", "Z"),
         ("class Z { public void f() {} }\nclass Y { }", "Main", "Main"),
         ("public class Solution { }", "Solution", "Main"),
@@ -39,7 +39,9 @@ def test_the_class_that_has_a_main(source: str, file: str, run: str) -> None:
     assert names(source) == (file, run)
 
 
-@pytest.mark.parametrize("text", ['"', "'", '"""', "/*", "{", "public ", "class ", "class A", "//", "\\", '"\\', "void "])
+@pytest.mark.parametrize(
+    "text", ['"', "'", '"""', "/*", "{", "public ", "class ", "class A", "//", "\\", '"\\', "void "]
+)
 def test_a_hostile_source_is_read_once(text: str) -> None:
     started = time.process_time()
     names(text * 400_000)

@@ -74,6 +74,7 @@ def test_evalplus_rows_may_hold_both_the_part_and_the_whole() -> None:
         ),
         ({"problemid": "p", "completion": "x"}, "problem_id", "there is 'problemid': did you mean 'problem_id'?"),
         ({"Problem_ID": "p", "completion": "x"}, "problem_id", "there is 'Problem_ID': did you mean 'problem_id'?"),
+        ({"id": "p", "cases": []}, "completion", "this looks like a problem: are the two files swapped?"),
         ({"problem_id": "p", "complation": "x"}, "completion", "there is 'complation': did you mean 'completion'?"),
         ({"problem_id": "p", "completion": "x", "Language": "cpp"}, "Language", "did you mean 'language'"),
         ({"problem_id": "p", "completion": "x", "extra_file": {}}, "extra_file", "did you mean 'extra_files'"),
@@ -144,7 +145,8 @@ def test_handed_completions_load_and_find_their_problems(shared_dir: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "key", ["lang", "Lang", "LANG", "programming_language", "programmingLanguage", "code_language", "lang_id", "prog_lang"]
+    "key",
+    ["lang", "Lang", "LANG", "programming_language", "programmingLanguage", "code_language", "lang_id", "prog_lang"],
 )
 def test_other_names_of_the_language_are_refused_with_the_right_one(key: str) -> None:
     """Else C++ would be judged as Python, and get 0."""

@@ -191,7 +191,6 @@ def test_a_function_of_a_data_set_finds_what_its_testers_import(
     assert one(engine, TYPED, dataclasses.replace(problem, preamble="", entry_point="f")).reward == 0.0
 
 
-
 def test_calls_by_data(engine: SyncEngine) -> None:
     cases = (
         TestCase(args=([3, 1],), expected=[1, 3]),

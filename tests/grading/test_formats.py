@@ -55,7 +55,9 @@ def test_an_expected_whole_number_is_its_digits() -> None:
 @pytest.mark.parametrize("key", ["stdin", "expected"])
 def test_text_of_a_case_is_text(key: str, value: object) -> None:
     """Lines as a list, or true, would be compared as Python prints them, and every program be wrong."""
-    with pytest.raises(InputError, match=rf"^row 1: field 'cases\[1\]\.{key}': a string is expected, not .*: ") as caught:
+    with pytest.raises(
+        InputError, match=rf"^row 1: field 'cases\[1\]\.{key}': a string is expected, not .*: "
+    ) as caught:
         one(stdio({"stdin": "", "expected": ""}, {"stdin": "", "expected": "", key: value}))
     assert len(str(caught.value)) < 300
     with pytest.raises(InputError, match="a string is expected"):
@@ -274,6 +276,18 @@ def test_an_id_may_stand_once(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested too deep"),
         (b'{"a": ' * 100_000, "nested too deep"),
         (b'{"a": 1}', "cannot be told from the keys (a); looked for"),
+        (
+            b'{"problem_id": "p", "completion": "x"}',
+            "this looks like a completion, not a problem; are the two files swapped?",
+        ),
+        (b'{\n  "id": "p"\n}', "each row stands on one line, or all of them in one array"),
+        (b'{"id": "p",\n "cases": []}', "each row stands on one line, or all of them in one array"),
+        ('{"id": "p"}'.encode("utf-16"), "not JSON: UTF-16; save it as UTF-8"),
+        (b"PAR1\x15\x04", "not JSON: a parquet file"),
+        (
+            b'{"id": "o", "test_code": "assert 1"}\n{"id": "p", "test_module": "assert f(1) == 2"}',
+            "test_module is the file name of test_code",
+        ),
         (b'{"id": "a", "caes": []}', "'caes': did you mean 'cases'?"),
         (b"\x1f\x8bnot gzip", "damaged"),
         (gzip.compress(b'{"id": "x"}\n' * 1000)[:30], "damaged"),

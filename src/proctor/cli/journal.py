@@ -52,6 +52,8 @@ class Journal:
         OSError: the journal cannot be read or written.
     """
 
+    resumes = True
+
     def __init__(self, out: Path, about: Mapping[str, Any], total: int, *, restart: bool = False) -> None:
         self.out, self.total = out, total
         self.path = out.with_name(out.name + ".journal")
@@ -60,10 +62,12 @@ class Journal:
         self._synced = time.monotonic()
         self.finished = False
         self.damaged = 0  # lines that were passed over
+        self._opened = False  # it is ours: locked, and of the same inputs
         self._fd = self._open_fd()
         try:
             self._lock()
             self._open(restart)
+            self._opened = True
         except BaseException:
             self.close()
             raise
@@ -308,8 +312,10 @@ class Journal:
             self.path.unlink()
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
+        """Let go of the file and its lock; a journal in which nothing was ever recorded goes, so no failed start leaves one."""
         if self._fd >= 0:
+            if self._opened and not (self.finished or self._places or self.damaged or self.out.exists()):
+                self._unlink()
             os.close(self._fd)
             self._fd = -1
 
@@ -335,7 +341,7 @@ class Plain:
         name: what errors call it.
     """
 
-    finished, damaged = False, 0
+    finished, damaged, resumes = False, 0, False
 
     def __init__(self, stream: io.RawIOBase | Any, name: str, total: int) -> None:
         self._stream, self._name, self.total = stream, name, total

@@ -240,7 +240,8 @@ def score(
         except (KeyboardInterrupt, _Terminated) as error:
             with contextlib.suppress(OSError):
                 journal.sync()
-            say(f"interrupted: {_kept(journal, tally)}; run the same command again to go on")
+            again = "to go on" if journal.resumes else "to begin anew"
+            say(f"interrupted: {_kept(journal, tally)}; run the same command again {again}")
             ctx.exit(EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else EXIT_TERMINATED)
         except BrokenPipeError:
             raise

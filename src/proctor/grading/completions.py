@@ -101,7 +101,8 @@ def _texts(row: Row) -> Iterator[str]:
         row.fail(name, NOTHING)
     if not given:
         keys = (*TEXT_KEYS, *LIST_KEYS)
-        row.fail("completion", f"missing; one of {', '.join(keys)}{hint(row.data, keys)}")
+        swapped = "; this looks like a problem: are the two files swapped?" if row.has("cases", "test_code") else ""
+        row.fail("completion", f"missing; one of {', '.join(keys)}{swapped or hint(row.data, keys)}")
     # evalplus' raw files have solution beside completion: the whole program beside the part that the model wrote.
     if len(given) > 1 and given != ["completion", "solution"]:
         row.fail(given[1], f"ambiguous: {' and '.join(given)} both hold a completion; keep one")

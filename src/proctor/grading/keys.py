@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import Any
 
 from proctor.core.errors import InputError
 

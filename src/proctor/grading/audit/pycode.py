@@ -95,9 +95,9 @@ class Code:
         for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and self.dotted(node) in rules.UNTRACED:
                 return True
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in self.bare:
-                if rules.STDIN_PATH.search(node.value):
-                    return True
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in self.bare else None
+            if isinstance(text, str) and rules.STDIN_PATH.search(text):
+                return True
         return False
 
 

@@ -63,7 +63,18 @@ UNTRACED = frozenset(
 # So does whoever opens it anew by a name.
 STDIN_PATH = re.compile(r"/dev/(?:stdin|fd\b)|/proc/.{1,80}/fd\b")
 READERS = UNTRACED | frozenset(
-    ("input", "builtins.input", "raw_input", "sys.stdin", "sys.__stdin__", "os.read", "os.fdopen", "os.readv", "os.dup", "fileinput")
+    (
+        "input",
+        "builtins.input",
+        "raw_input",
+        "sys.stdin",
+        "sys.__stdin__",
+        "os.read",
+        "os.fdopen",
+        "os.readv",
+        "os.dup",
+        "fileinput",
+    )
 )
 OPENERS = frozenset(
     _words(
@@ -77,7 +88,13 @@ PLAIN_TYPES = frozenset(_words("int float str bool list tuple dict set frozenset
 
 OUTSIDE = re.compile(r"/(?:proc|sys|etc|root|home|var|run|boot|mnt|opt|usr|dev/shm|dev/mem|dev/mqueue)(?:/|\Z)")
 HARMLESS_PATHS = frozenset(
-    ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", *(f"{fd}/{n}" for fd in ("/dev/fd", "/proc/self/fd") for n in range(3)))
+    (
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/null",
+        *(f"{fd}/{n}" for fd in ("/dev/fd", "/proc/self/fd") for n in range(3)),
+    )
 )
 PLANTED = re.compile(
     r"(?:\A|/)(?:(?:conftest|sitecustomize|usercustomize)\.py|[\w.-]*\.pth|pytest\.ini|tox\.ini|setup\.cfg|pyproject\.toml"

@@ -87,6 +87,8 @@ def detect(row: Row) -> str:
     fields = sorted({field for _, groups in _MARKS for group in groups for field in group})
     slips = ((key, difflib.get_close_matches(key, fields, 1, 0.75)) for key in sorted(row.data) if key not in fields)
     slip = "".join(f"{key!r}: did you mean {near[0]!r}? The format " for key, near in slips if near)
+    if row.has("completion", "completions", "response", "responses", "generation"):
+        slip += "this looks like a completion, not a problem; are the two files swapped? The format "
     message = f"{slip}cannot be told from the keys ({keys}); looked for {looked}; name one: {', '.join(_READERS)}"
     raise InputError(message, where=row.where, field="format")
 

@@ -78,7 +78,8 @@ def _mode(row: Row) -> str:
     mode = row.text("mode")
     if mode is None:
         if not row.has("cases", "test_code"):
-            row.fail("cases", "missing; a problem has cases, or test_code")
+            named = "; test_module is the file name of test_code, not its text" if row.has("test_module") else ""
+            row.fail("cases", f"missing; a problem has cases, or test_code{named}")
         mode = "unit_tests" if not row.has("cases") else "function" if row.has("entry_point") else "stdio"
         mode = "interactive" if row.has("interactor") else mode
     if mode not in MODES:

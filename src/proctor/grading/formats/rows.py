@@ -16,6 +16,13 @@ from proctor.grading import pysource
 
 MAX_LINE = 1 << 30  # bytes of one line, or of a file that is one JSON array
 _T = TypeVar("_T")
+_OTHER_FILES = (
+    (b"\xff\xfe", "UTF-16; save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16; save it as UTF-8"),
+    (b"PAR1", "a parquet file; give its rows to proctor in Python, or write them as JSON lines"),
+    (b"ARROW1", "an Arrow file; give its rows to proctor in Python, or write them as JSON lines"),
+    (b"PK\x03\x04", "a zip file; unpack it"),
+)  # what a file begins with, and what it is
 
 
 class NotJson(ValueError):
@@ -73,6 +80,8 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         if len(line) > MAX_LINE:
             raise InputError(f"the line is longer than {MAX_LINE} bytes", where=f"{name}:{number}")
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if number == 1 and (other := next((what for start, what in _OTHER_FILES if line.startswith(start)), None)):
+            raise InputError(f"not JSON: {other}", where=name)
         if not line.strip():
             continue
         if empty and line.lstrip().startswith(b"["):
@@ -86,11 +95,14 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
 
 def _decoded(data: bytes, name: str, number: int) -> Any:
     """``number``: the line of the file in which ``data`` begins."""
+    # An object that goes on in the next line: what a pretty printer leaves.
+    opened = data.strip() == b"{" or (data.startswith(b"{") and data.endswith((b",", b"{", b"[")))
+    fix = "; each row stands on one line, or all of them in one array" if opened else ""
     try:
         return loads(data.decode("utf-8"))
     except NotJson as error:
         where = f"{name}:{number + error.line - 1}"
-        raise InputError(f"not JSON: {error.why} (column {error.column})", where=where) from None
+        raise InputError(f"not JSON: {error.why} (column {error.column}){fix}", where=where) from None
     except ValueError as error:
         raise InputError(f"not JSON: {error}", where=f"{name}:{number}") from None
 

@@ -77,7 +77,17 @@ def read_apps(row: Row, fallback: str) -> Problem:
             break
     solutions = row.json("solutions") if row.first("solutions") not in (None, "") else None  # "": it has none
     reference = solutions[0] if isinstance(solutions, list) and solutions and isinstance(solutions[0], str) else None
-    used = ("input_output", "ground_truth", "inputs", "outputs", "fn_name", "assert_case", "solutions", "preamble", *LIMIT_KEYS)
+    used = (
+        "input_output",
+        "ground_truth",
+        "inputs",
+        "outputs",
+        "fn_name",
+        "assert_case",
+        "solutions",
+        "preamble",
+        *LIMIT_KEYS,
+    )
     return _paired(row, tests, id_of(row, fallback), reference_solution=reference, metadata=rest(row, *used))
 
 
