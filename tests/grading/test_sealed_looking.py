@@ -242,3 +242,30 @@ def test_an_operator_that_is_called_by_name_is_no_judge(engine: SyncEngine, name
     shows = f"class A:\n    def {name}(self, *a): return 3\ndef f(): return A()\n"
     by_class = run(engine, shows, f"def test_a(): assert type(f()).{name}(f(), {rest}\n")
     assert by_class.claimed or not by_class.reward
+
+
+ALL = "class Y:\n    def __eq__(s, o): return True\n    __hash__ = None\ndef use(m, *a): return Y()\n"
+
+
+@pytest.mark.parametrize(
+    ("gives", "tests"),
+    [
+        ("from collections import namedtuple\nPoint = namedtuple('Point', 'x y')", "use(Point(1, 2), Point(3, 4)) == 5"),
+        ("Point = object", "use(Point()) == 5"),
+        ("from itertools import count", "use(count(3)) == 5"),
+        ("import re\ndef scan(s): return re.compile('a')", "use(scan('a').match('a')) == 5"),
+        ("def make(): return {1: 2}", "use(iter(make())) == 5"),
+        ("class Point:\n    def __len__(self): return 1", "use(Point().__len__) == 5"),
+    ],
+)  # fmt: skip
+def test_what_a_program_gives_does_not_have_it_judged_beside_its_tests(
+    engine: SyncEngine, gives: str, tests: str
+) -> None:
+    assert not run(engine, f"{gives}\n{ALL}", f"def test_a(): assert {tests}\n").reward
+
+
+def test_named_tuples_go_back_as_they_are(engine: SyncEngine) -> None:
+    program = "from typing import NamedTuple\nclass Point(NamedTuple):\n    x: int\n    y: int\ndef origin(): return Point(0, 3)\ndef norm(p):\n    if not isinstance(p, Point): raise TypeError\n    return p.x + p.y\n"
+    tests = "from solution import Point, norm, origin\ndef test_a(): assert norm(origin()) == 3\ndef test_b(): assert norm(Point(1, 2)) == 3\n"
+    passes(engine, program, tests, module=True)
+    assert run(engine, program.replace("p.x +", ""), tests, module=True).reward < 1

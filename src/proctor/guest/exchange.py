@@ -12,7 +12,8 @@ from .claims import Claims
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
 from .likedata import data_methods, parts
-from .standins import ASKS, METHODS, Standin, StandinType, another, blank, number_of, stop
+from .reading import iterates_over_a_call
+from .standins import ASKS, METHODS, Standin, StandinType, another, blank, called_name, number_of, stop
 
 MOST_CLASSES = 10_000
 MOST_LENT = 100
@@ -51,6 +52,8 @@ class Exchange(Claims):
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
+        self.tests = ""  # their source
+        self.chosen: set[str] = set()  # modules of what the program gave of a library's under a name of the tests
         self.lent: dict[int, BaseException] = {}  # exceptions of the tests' own that the program was given
         self.giving: list[int] = []  # objects that go along with a request
 
@@ -77,9 +80,28 @@ class Exchange(Claims):
                 "a subscript of a class that a program gave for data"
             )  # its choice, and no code of the tests
         if name is None:
+            if self.is_by_program(value):
+                stop("undecided", f"the tests pass a {called_name(type(value))} to the program that it may have led to")
             what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
             stop("refused", f"they pass {what} of their own to the program")
         return "library", name
+
+    def is_by_program(self, value: Any) -> bool:
+        """What cannot be sent may be there by the program's choice, so that it would choose to be judged beside its tests.
+
+        It gave a library's class under a name that the tests call, a pattern whose method they call, or what they make an
+        iterator of; or a class has, or has not, an operator that they take by its name.
+        """
+        kind = type(value)
+        if kind is types.MethodType:
+            return isinstance(value.__self__, Standin)
+        if kind is object:
+            return "object(" not in self.tests
+        if kind.__module__ == "re":
+            return "re." not in self.tests and "import re" not in self.tests
+        if kind.__name__.endswith("iterator"):
+            return iterates_over_a_call(self.tests)
+        return kind.__module__ in self.chosen
 
     def lend(self, exc: BaseException, kind: type[BaseException]) -> tuple[str, Any]:
         """An exception that the tests made: what comes back is that one, where it is of a class that a program may raise."""

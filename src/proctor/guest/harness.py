@@ -221,6 +221,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         "StopIteration" in wanted["tests"],
     )
     link = Link(sealing.Pipe(*talk()), known)
+    link.tests = wanted["tests"]
     try:
         error, _ = link.receive()
     except BaseException:  # the program's own end tells

@@ -143,6 +143,14 @@ def called(source: str) -> frozenset[str]:
     return frozenset(str(node.id) for node in (*(call.func for call in calls), *given))
 
 
+def iterates_over_a_call(source: str) -> bool:
+    """The source makes an iterator of what a call gave."""
+    makes = [
+        node for node in inside(parsed(source)) if kind_of(node) == "Call" and getattr(node.func, "id", "") == "iter"
+    ]
+    return any(kind_of(part) == "Call" for node in makes for part in inside(node.args))
+
+
 def names_written(source: str) -> frozenset[str]:
     """Names that the source gives to functions and values, word for word."""
     found = set()

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import sealing
 from .comparing import ORDERS
+from .serving import SPECIAL
 
 # MADE: by calling a class that the tests show to be one. UNSURE: by calling what has the name of one.
 # OF_ITS_KIND: a method, or an operator, of such an object or class gave it, and it is of the same class.
@@ -29,9 +30,6 @@ _METHODS = frozenset(
     name for name in _DATA if all(callable(getattr(kind, name)) for kind in sealing.COPIED if hasattr(kind, name))
 )
 _BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
-# What any object has, whatever it is.
-_OF_ALL = frozenset(dir(object)) | {"__dict__", "__weakref__", "__slots__", "__annotations__", "__match_args__"}
-_OPERATORS = frozenset(name for kind in sealing.COPIED for name in dir(kind) if name[:2] == "__") - _OF_ALL
 # Operators whose result is often of the operands' class, or a part that is.
 _OF_A_KIND = frozenset(
     f"__{name}__"
@@ -88,12 +86,12 @@ def may_be_data(what: str, kind: type, name: str) -> bool:
     """This use of an object of a class made here is one that data has too."""
     if what == "special":
         return name not in _BEYOND_DOUBT and not (name == "__iter__" and has(kind, "__next__"))
-    return what == "get" and (data_has(name) or (name in _OPERATORS and name not in _BEYOND_DOUBT))
+    return what == "get" and (data_has(name) or (name in SPECIAL and name not in _BEYOND_DOUBT))
 
 
 def is_operator(name: str) -> bool:
     """A method that compares, or that an operator calls, taken by its name: what it gives is taken for data."""
-    return name in ("__eq__", "__ne__", *ORDERS) or (name in _OPERATORS and name not in _BEYOND_DOUBT)
+    return name in ("__eq__", "__ne__", *ORDERS) or (name in SPECIAL and name not in _BEYOND_DOUBT)
 
 
 class Names:
