@@ -47,7 +47,9 @@ def test_plain(): assert A.__init__ is not object.__init__ and A.__init__.__doc_
 
 CLASSES = """
 '''A module.'''
+from abc import ABC
 from typing import NamedTuple
+class Abstract(ABC): pass
 class Shape:
     '''A shape.'''
     __slots__ = ('x', 'y')
@@ -79,6 +81,7 @@ class Size:
         ("repr(Shape) == \"<class 'solution.Shape'>\" and f'{Shape}' == str(Shape)", "repr(Shape) == 'Shape'"),
         ("solution.__doc__ == 'A module.' and Shape.__doc__ == 'A shape.'", "not solution.__doc__"),
         ("type(Made) is Meta and isinstance(Made, Meta) and type(Shape) is type", "type(Shape) is Meta"),
+        ("isinstance(Abstract, ABCMeta) and type(Abstract) is ABCMeta", "isinstance(Shape, ABCMeta)"),
         ("isinstance(Made, Iterable) and not isinstance(Shape, Iterable)", "isinstance(Shape, Sized)"),
         ("not hasattr(solution, '__all__')", "hasattr(solution, '__all__')"),
         ("type(make('p')) is P and make('p').__class__ is P", "type(make('q')) is P"),
@@ -86,7 +89,7 @@ class Size:
     ],
 )  # fmt: skip
 def test_what_a_class_says_of_itself_is_asked_for(engine: SyncEngine, right: str, wrong: str) -> None:
-    head = "import solution\nfrom solution import *\nfrom collections.abc import Iterable, Sized\n"
+    head = "import solution\nfrom solution import *\nfrom abc import ABCMeta\nfrom collections.abc import Iterable, Sized\n"
     program = CLASSES.lstrip("\n")
     passes(engine, program, f"{head}def test_a(): assert {right}\n", module=True)
     assert run(engine, program, f"{head}def test_a(): assert {wrong}\n", module=True).verdict is Verdict.WRONG_ANSWER

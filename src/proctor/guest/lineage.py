@@ -26,7 +26,8 @@ def _is_class_of(value: Any, kinds: Any) -> bool:
     """A class of the program's: whether one can go through it, say, is known where its own class is."""
     if _isinstance(kinds, tuple | types.UnionType):
         return any(_is_class_of(value, kind) for kind in (kinds if _isinstance(kinds, tuple) else kinds.__args__))
-    abstract = type(kinds) is abc.ABCMeta and library_name(kinds) is not None
+    meta = _isinstance(kinds, type) and _issubclass(kinds, type) and kinds is not type
+    abstract = (meta or type(kinds) is abc.ABCMeta) and library_name(kinds) is not None
     if not (abstract or _isinstance(kinds, StandinType)):
         return _isinstance(value, kinds)
     return value.__link__.ask("call", Named("builtins:isinstance"), "", (value, kinds)) is True
