@@ -46,7 +46,8 @@ def test_the_programs_own_complaint_does_not_leave_tests_open(engine: SyncEngine
     program = "class S(str): pass\ndef f(*a):\n    e = TypeError('S')\n    e.x = S()\n    raise e\n"
     assert run(engine, program, "def test_a(): assert f() == 1").reward == 0
     honest = "class S(str): pass\ndef f(): return S('a')\n"
-    assert run(engine, honest, "def test_a(): assert '/'.join(['x', f()]) == 'x/a'").reward is None
+    passes(engine, honest, "def test_a(): assert '/'.join(['x', f()]) == 'x/a'")
+    assert run(engine, honest, "def test_a(): assert 'xb'.replace('b', f()) == 'xa'").reward is None
 
 
 def test_arguments_may_have_any_name(engine: SyncEngine) -> None:
@@ -80,3 +81,58 @@ def test_what_a_module_says_of_itself_is_relayed(engine: SyncEngine) -> None:
     named = "from solution import __version__, f\ndef test_a(): assert __version__ == '1.2' and f(1) == 1\n"
     assert run(engine, "__version__ = '1.2'\ndef f(x): return x", named, module=True).reward == 1.0
     assert run(engine, "__version__ = '1.1'\ndef f(x): return x", named, module=True).reward == 0.0
+
+
+def test_exceptions_in_groups_and_answers_are_as_they_were(engine: SyncEngine) -> None:
+    program = """
+class Bad(Exception):
+    def __init__(self, field, **more):
+        super().__init__(f'bad {field}')
+        self.field, self.more = field, more
+    @property
+    def code(self): return len(self.field)
+def errors(names): return [Bad(name, at=1) for name in names]
+def check(names): raise ExceptionGroup('many', errors(names))
+def loop():
+    one = Bad('x')
+    one.again = one
+    return [one, one]
+"""
+    tests = """
+import pytest
+from solution import check, errors, loop, Bad
+def same(found): assert [(str(e), e.field, e.more, e.code) for e in found] == [('bad a', 'a', {'at': 1}, 1), ('bad bc', 'bc', {'at': 1}, 2)]
+def test_group():
+    with pytest.raises(ExceptionGroup) as e: check(['a', 'bc'])
+    same(e.value.exceptions)
+def test_answer(): same(errors(['a', 'bc']))
+def test_loop(): assert loop()[0].field == 'x'
+"""
+    passes(engine, program, tests, module=True)
+    assert run(engine, program.replace("bad {", "Bad {"), tests, module=True).reward < 0.5
+
+
+def test_an_exception_of_the_tests_comes_back_as_itself(engine: SyncEngine) -> None:
+    program = """
+class Err:
+    def __init__(self, e): self.error = e
+    def unwrap(self): raise self.error
+def both(a, b): return [b, a]
+"""
+    tests = """
+import pytest
+from solution import Err, both
+def test_error():
+    boom = ValueError('boom')
+    r = Err(boom)
+    assert r.error is boom
+    with pytest.raises(ValueError) as e: r.unwrap()
+    assert e.value is boom
+def test_both():
+    a, b = KeyError(1), KeyError(1)
+    assert both(a, b)[0] is b and both(a, b)[1] is not b
+"""
+    found = run(engine, program, tests, module=True)
+    assert found.reward == 1.0, found.cases
+    wrong = program.replace("self.error = e", "self.error = ValueError('boom')").replace("[b, a]", "[a, b]")
+    assert run(engine, wrong, tests, module=True).reward == 0.0

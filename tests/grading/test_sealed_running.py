@@ -358,3 +358,31 @@ def test_no_except_of_the_tests_takes_what_pytest_fails_by(engine: SyncEngine) -
         passes(engine, "def f(n): return 1 / n", tests)
     swallows = "class C:\n    def __enter__(self): return self\n    def __exit__(self, *a): return True\n"
     assert not run(engine, swallows, "import pytest\ndef test_a():\n    with C(): pytest.fail('x')").reward
+
+
+def test_rows_of_a_decorator_that_is_called_hang_on_what_it_is_made_with(engine: SyncEngine) -> None:
+    tests = """
+import pytest, solution
+def cases(rows): return pytest.mark.parametrize('r', rows)
+def check(r): assert solution.f(r) == r + 1
+test_rows = cases({})(check)
+def test_one(): assert solution.f(1) == 2
+"""
+    few = "ROWS = []\ndef f(x): return 2\n"
+    assert run(engine, few, tests.format("solution.ROWS"), module=True).claimed
+    right = run(engine, "ROWS = [1]\ndef f(x): return x + 1\n", tests.format("solution.ROWS"), module=True)
+    assert (right.reward, right.claimed) == (1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("head", "skips"),
+    [
+        ("try: import numpy.none as np\nexcept ImportError: np = None\n", "    if np is None: pytest.skip('no numpy')\n"),
+        ("import importlib.util\nHAS = importlib.util.find_spec('no_such') is not None\n", "    if not HAS: pytest.skip('no')\n"),
+        ("import importlib.util\nHAS = importlib.util.find_spec('no_such') is not None\n@pytest.mark.skipif(not HAS, reason='no')\n", ""),
+    ],
+)  # fmt: skip
+def test_whether_a_library_is_here_is_for_no_program_to_say(engine: SyncEngine, head: str, skips: str) -> None:
+    tests = f"import pytest\nfrom solution import f\n{head}def test_np():\n{skips}    assert f(1) == 3\ndef test_a(): assert f(1) == 2\n"
+    passes(engine, "def f(x): return x + 1\n", tests, module=True)
+    assert run(engine, "def f(x): return x\n", tests, module=True).reward == 0.0

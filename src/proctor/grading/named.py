@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from proctor.grading import pysource
 from proctor.grading.fixtures import unknown_fixture, varies_all
+from proctor.guest.counting import is_of_host
 
 _HOSTS = {"sys", "os", "platform"}  # modules that tell of the host alone
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,6 +53,7 @@ def named_tests(source: str) -> Named:
     every: list[str] = []
     faults: list[str] = []
     safe, texts, varies = _safe_names(tree), _constants(tree), varies_all(tree)
+    hosts = (_HOSTS & safe) | _optional(tree)
     rows = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     called = {row.func.id for row in rows if isinstance(row.func, ast.Name)}  # by the top level, which is a test itself
     local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -59,7 +61,7 @@ def named_tests(source: str) -> Named:
     gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
     functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name.startswith("test")]
     # What else skips, a fixture or a helper, may do so for the program's sake.
-    own_skips = sum(map(_is_skip, ast.walk(tree))) == sum(_safe_skips(node, safe) for node in functions)
+    own_skips = sum(map(_is_skip, ast.walk(tree))) == sum(_safe_skips(node, hosts) for node in functions)
 
     def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
         above = [*above, *_own_marks(body)]
@@ -85,7 +87,7 @@ def named_tests(source: str) -> Named:
                 if _is_generator(node):
                     faults.append(f"{name} is a generator: nothing in it would be run")
                 skipping = [part for mark in marks for part in _skipping(mark, texts)]
-                own = own_skips and _safe_skips(node, safe) > 0
+                own = own_skips and _safe_skips(node, hosts) > 0
                 leaves.update([name] if own else [])
                 if skipping:
                     skipped.update([name] if all(_names(part) <= safe for part in skipping) else [])
@@ -192,14 +194,39 @@ def _is_skip(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.skip", "skip", "self.skipTest")
 
 
-def _safe_skips(function: _Function, safe: set[str]) -> int:
+def _optional(tree: ast.Module) -> set[str]:
+    """Names that say whether a library is here: what ``try: import numpy as np`` and its ``except ImportError`` bind."""
+    found: list[str] = []
+    for node in tree.body:
+        if is_of_host(node, ""):
+            found += [
+                part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+            ]
+        if not isinstance(node, ast.Try) or node.orelse or node.finalbody:
+            continue
+        rows = [*node.body, *(row for handler in node.handlers for row in handler.body)]
+        caught = {ast.unparse(handler.type) if handler.type else "" for handler in node.handlers}
+        bound: list[str] = []
+        for row in rows:
+            if isinstance(row, ast.Import) and all(_is_library(alias.name) for alias in row.names):
+                bound += [(alias.asname or alias.name).partition(".")[0] for alias in row.names]
+            elif isinstance(row, ast.Assign) and isinstance(row.value, ast.Constant):
+                bound += [target.id for target in row.targets if isinstance(target, ast.Name)]
+            elif not isinstance(row, ast.Pass):
+                break
+        else:
+            found += bound if caught <= {"ImportError", "ModuleNotFoundError"} else []
+    stores = [part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)]
+    args = {part.arg for part in ast.walk(tree) if isinstance(part, ast.arg)}
+    return {name for name in found if name not in args and stores.count(name) <= found.count(name)}
+
+
+def _safe_skips(function: _Function, hosts: set[str]) -> int:
     """How many calls in it skip the test by what no program has a part in: under a condition of the host's, say."""
     found = 0
     for at, node in enumerate(function.body):
         asked = _names(node.test) if isinstance(node, ast.If) else set()
-        below = (
-            node.body if isinstance(node, ast.If) and asked and asked <= _HOSTS & safe else [node] if at == 0 else []
-        )
+        below = node.body if isinstance(node, ast.If) and asked and asked <= hosts else [node] if at == 0 else []
         found += sum(isinstance(row, ast.Expr) and _is_skip(row.value) for row in below)
     return found
 
@@ -252,7 +279,7 @@ def _safe_names(tree: ast.Module) -> set[str]:
     uses: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            names = _names(node.value)
+            names = set() if is_of_host(node, "") else _names(node.value)
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     uses.setdefault(target.id, set()).update(names)

@@ -97,7 +97,7 @@ def methods(which: str) -> dict[str, Any]:
         return None
 
     def equal(self: Any, other: Any) -> bool:
-        if isinstance(other, type(self)) and _number(other) == _number(self):
+        if issubclass(type(other), type(self)) and _number(other) == _number(self):
             return bool(type(self).__link__.identical(self, other))
         if (theirs := held(other)) is None:
             return False

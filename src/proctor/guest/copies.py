@@ -38,7 +38,7 @@ _CLASSES: dict[str, str] = {
     "Reversible Sequence Set Sized ValuesView",
     "datetime": "date datetime time timedelta timezone",
     "decimal": "Decimal", "fractions": "Fraction", "uuid": "UUID", "pathlib": "Path PurePath PosixPath PurePosixPath",
-    "numbers": "Complex Integral Number Rational Real", "types": "NoneType MappingProxyType", "builtins": "object",
+    "numbers": "Complex Integral Number Rational Real", "types": "NoneType MappingProxyType", "builtins": "object type", "abc": "ABCMeta", "enum": "EnumType",
 }  # fmt: skip
 _KNOWN_CLASSES = {name: module for module, names in _CLASSES.items() for name in names.split()}
 _FLAGS = int(re.A | re.I | re.L | re.M | re.S | re.U | re.X)  # and not DEBUG, which prints

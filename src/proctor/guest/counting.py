@@ -58,6 +58,8 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
         before = len(tainted)
         for node in statements:
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
+            if is_of_host(node, module):
+                continue
             if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
                 tainted |= {node.name, *_changed_in(node)} if bare else {part.id for part in parts}
@@ -83,6 +85,16 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
     classes = [node for node in inside(tree) if kind_of(node) == "ClassDef"]
     open_ones += [node for node in [*bodies, *(part for each in classes for part in each.body)] if _makes_names(node)]
     return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
+
+
+def is_of_host(node: Any, module: str) -> bool:
+    """It names whether there is a library: ``HAS = importlib.util.find_spec("yaml") is not None``."""
+    calls = [part for part in inside(node) if kind_of(part) == "Call"]
+    names = {part.id for part in inside(getattr(node, "value", None)) if kind_of(part) == "Name"}
+    looks = [getattr(call.func, "attr", getattr(call.func, "id", "")) == "find_spec" for call in calls]
+    texts = [getattr(part, "value", None) for call in calls for part in call.args]
+    plain = all(type(text) is str and not _is_of(text, module) for text in texts)
+    return kind_of(node) == "Assign" and bool(calls) and all(looks) and plain and names <= {"importlib", "find_spec"}
 
 
 def unbound(source: str) -> set[str]:
@@ -135,7 +147,10 @@ def _conditions_of_tests(node: Any) -> list[Any]:
     if kind in ("Assign", "AnnAssign") and node.value is not None:
         targets = node.targets if kind == "Assign" else [node.target]
         names = [getattr(target, "id", getattr(target, "attr", "")) for target in targets]
-        either = kind_of(node.value) in ("IfExp", "BoolOp") and any(name.lower().startswith("test") for name in names)
+        is_test = any(name.lower().startswith("test") for name in names)
+        if is_test and kind_of(node.value) == "Call" and kind_of(node.value.func) == "Call":
+            return [node.value.func]  # what a decorator that is not written as one is made with
+        either = is_test and kind_of(node.value) in ("IfExp", "BoolOp")
         return [node.value] if either or "pytestmark" in names or "__test__" in names else []
     if kind not in ("If", "Try", "For", "While", "With", "Match"):
         return []

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
-from . import raising
+from . import raising, sealing
 from .arguments import made_exception, plain_arguments
 from .claims import Claims
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
 from .likedata import data_methods, parts
-from .standins import METHODS, Standin, StandinType, another, blank, number_of, stop, weak
+from .reading import iterates_over_a_call
+from .standins import ASKS, METHODS, Standin, StandinType, another, blank, called_name, number_of, stop
 
 MOST_CLASSES = 10_000
+MOST_LENT = 100
+
+
+def again(held: list[Any]) -> Any:
+    """Gives the tests' own reference to an object that they had put into a container, where it still is in there.
+
+    Only where the container held objects of one class and nothing else: no data was due in any place of it.
+    """
+    alike = len({type(item) for item in held}) == 1 and isinstance(held[0], Standin)
+    known = {number_of(item): item for item in held} if alike else {}
+    return lambda new: known.get(number_of(new), new) if known and isinstance(new, Standin) else new
+
+
+def actor(target: Any) -> int:
+    """The number of the object that a request is to, or whose method; 0 where there is none."""
+    owner = target.__owner__ if isinstance(target, Standin) else None
+    if isinstance(owner, Standin):
+        return number_of(owner)
+    return number_of(target) if isinstance(target, Standin) else 0
+
+
+def weak(value: Any) -> Any:
+    return weakref.ref(value)
 
 
 class Exchange(Claims):
@@ -27,6 +52,9 @@ class Exchange(Claims):
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
+        self.tests = ""  # their source
+        self.chosen: set[str] = set()  # modules of what the program gave of a library's under a name of the tests
+        self.lent: dict[int, BaseException] = {}  # exceptions of the tests' own that the program was given
         self.giving: list[int] = []  # objects that go along with a request
 
     def foreign(self, value: Any) -> tuple[str, Any]:
@@ -36,8 +64,12 @@ class Exchange(Claims):
             return "handle", number_of(value)
         if isinstance(value, type) and value in self.numbers:
             return "handle", self.numbers[value]
+        if fields := sealing.record_fields(value):
+            of = vars(type(value)).get(sealing.OF)
+            mine = "record", (type(value).__name__, fields, tuple(value))
+            return mine if of is None else ("record_of", (self.numbers[of], tuple(value)))
         if isinstance(value, BaseException):
-            return "exception", (raising.builtin_base(type(value)).__name__, plain_arguments(value))
+            return self.lend(value, raising.builtin_base(type(value)))
         if isinstance(value, types.ModuleType) and getattr(value, "__standin__", None) is not None:
             return "handle", 0
         if type(value) is Named:
@@ -48,9 +80,39 @@ class Exchange(Claims):
                 "a subscript of a class that a program gave for data"
             )  # its choice, and no code of the tests
         if name is None:
+            if self.is_by_program(value):
+                stop("undecided", f"the tests pass a {called_name(type(value))} to the program that it may have led to")
             what = "a function" if isinstance(value, types.FunctionType | types.MethodType) else type(value).__name__
             stop("refused", f"they pass {what} of their own to the program")
         return "library", name
+
+    def is_by_program(self, value: Any) -> bool:
+        """What cannot be sent may be there by the program's choice, so that it would choose to be judged beside its tests.
+
+        It gave a library's class under a name that the tests call, a pattern whose method they call, or what they make an
+        iterator of; or a class has, or has not, an operator that they take by its name.
+        """
+        kind = type(value)
+        if kind is types.MethodType:
+            return isinstance(value.__self__, Standin)
+        if kind is object:
+            return "object(" not in self.tests
+        if kind.__module__ == "re":
+            return "re." not in self.tests and "import re" not in self.tests
+        if kind.__name__.endswith("iterator"):
+            return iterates_over_a_call(self.tests)
+        return kind.__module__ in self.chosen
+
+    def lend(self, exc: BaseException, kind: type[BaseException]) -> tuple[str, Any]:
+        """An exception that the tests made: what comes back is that one, where it is of a class that a program may raise."""
+        plain = kind.__name__, plain_arguments(exc)
+        if type(exc) is not kind and not isinstance(type(exc), raising.ErrorType):
+            return "exception", plain
+        number = next((at for at, known in self.lent.items() if known is exc), len(self.lent))
+        if number >= MOST_LENT:
+            return "exception", plain
+        self.lent[number] = exc
+        return "lent", (number, *plain)
 
     def own(self, kind: str, payload: Any) -> Any:
         """What an answer holds that is no data."""
@@ -58,13 +120,23 @@ class Exchange(Claims):
             self.arrived.append(self.kinds[payload])
             return self.kinds[payload]
         if kind == "raised":
-            number, arguments = payload
+            number, arguments, *more = payload
             if not issubclass(self.kinds[number], BaseException):
                 raise ValueError("no exception")
-            return made_exception(self.kinds[number], arguments)
+            exc = made_exception(self.kinds[number], arguments)
+            return raising.filled(exc, *more) if more else exc
+        if kind == "lent":
+            self.returned.add(id(self.lent[payload]))
+            return self.lent[payload]
         if kind == "library_exception":
             name, arguments = payload
             return made_exception(library_exception(name), arguments)
+        if kind == "record_of":
+            made, kind_of = sealing.record(payload[1:]), self.kinds[payload[0]]
+            if not (isinstance(kind_of, StandinType) and kind_of.__data__ is tuple):
+                raise ValueError("no class of named tuples")
+            setattr(type(made), sealing.OF, kind_of)
+            return made
         if kind != "handle":
             raise ValueError(kind)
         number, class_number = payload
@@ -100,6 +172,7 @@ class Exchange(Claims):
             )
             space = {method: METHODS[method] for method in special if method in METHODS}
             space["__library__"] = library if type(library) is str else ""
+            space |= {ASKS: True} if "__instancecheck__" in special else {}
             if (real := real_class(space["__library__"])) is not None:
                 space["__class__"] = property(lambda of: real)
             as_data = data_methods(data, name, frozenset(special)) | parts(fields if data == "tuple" else ())

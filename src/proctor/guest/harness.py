@@ -20,6 +20,7 @@ from . import (
     finish,
     lineage,
     linux,
+    looking,
     names,
     protocol,
     raising,
@@ -220,6 +221,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         "StopIteration" in wanted["tests"],
     )
     link = Link(sealing.Pipe(*talk()), known)
+    link.tests = wanted["tests"]
     try:
         error, _ = link.receive()
     except BaseException:  # the program's own end tells
@@ -251,7 +253,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
         names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     space |= {lineage.ISINSTANCE: lineage.is_instance, lineage.ISSUBCLASS: lineage.is_subclass}
-    standins.relay(wanted["tests"], space)
+    looking.prepare(wanted["tests"], space)
     copies.on_files.append(link.ask_of_file)
     if "unittest" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)

@@ -105,3 +105,19 @@ def by_name(name: str, among: frozenset[str] | None = None) -> Any:
     except (ImportError, AttributeError, ValueError, KeyError, TypeError):
         return None
     return found
+
+
+def of_object(value: Any) -> tuple[str, Any] | None:
+    """How a method that every object has goes along, so that ``A.__repr__ is object.__repr__`` is what it is; else None."""
+    if not isinstance(value, types.WrapperDescriptorType | types.MethodDescriptorType):
+        return None
+    name = value.__name__
+    return ("of_object", name) if value.__objclass__ is object and vars(object).get(name) is value else None
+
+
+def read_of_object(name: Any) -> Any:
+    """And back."""
+    found = vars(object).get(name) if type(name) is str else None
+    if not isinstance(found, types.WrapperDescriptorType | types.MethodDescriptorType):
+        raise ValueError("no method of every object")
+    return found

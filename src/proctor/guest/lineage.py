@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import sys
 import types
 from typing import Any
 
+from .library import Named, library_name
 from .likedata import MADE_FROM
-from .standins import Standin, StandinType
+from .standins import Standin, StandinType, says
 
 ISINSTANCE, ISSUBCLASS = "__isinstance__", "__issubclass__"
 _isinstance, _issubclass = isinstance, issubclass
@@ -15,12 +17,28 @@ _isinstance, _issubclass = isinstance, issubclass
 
 def is_instance(value: Any, kinds: Any) -> bool:
     """As Python has it; an object of the program's is one of what its class is made from."""
+    if _isinstance(value, StandinType):
+        return _is_class_of(value, kinds)
     return _isinstance(value, kinds) or (_isinstance(value, Standin) and derives(type(value), kinds))
+
+
+def _is_class_of(value: Any, kinds: Any) -> bool:
+    """A class of the program's: whether one can go through it, say, is known where its own class is."""
+    if _isinstance(kinds, tuple | types.UnionType):
+        return any(_is_class_of(value, kind) for kind in (kinds if _isinstance(kinds, tuple) else kinds.__args__))
+    meta = _isinstance(kinds, type) and _issubclass(kinds, type) and kinds is not type
+    abstract = (meta or type(kinds) is abc.ABCMeta) and library_name(kinds) is not None
+    if not (abstract or _isinstance(kinds, StandinType)):
+        return _isinstance(value, kinds)
+    return value.__link__.ask("call", Named("builtins:isinstance"), "", (value, kinds)) is True
 
 
 def is_subclass(kind: Any, kinds: Any) -> bool:
     """As Python has it; a class of the program's is made from what it was there."""
-    return _issubclass(kind, kinds) or (_isinstance(kind, StandinType) and derives(kind, kinds))
+    if _issubclass(kind, kinds) or (_isinstance(kind, StandinType) and derives(kind, kinds)):
+        return True
+    asked = kinds if _isinstance(kinds, tuple) else (kinds,)
+    return any(_isinstance(one, StandinType) and says(one, "issubclass", kind) for one in asked)
 
 
 def derives(kind: Any, kinds: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS
-from .exchange import MOST_CLASSES, Exchange
+from .exchange import MOST_CLASSES, Exchange, actor, again
 from .keeping import Kept
 from .library import Named
 from .sealing import Broken, Pipe, Reader, Writer
@@ -18,18 +18,21 @@ from .soundness import (
     Names,
     data_has,
     is_arithmetic,
+    is_class_name,
+    is_operator,
     is_small,
     may_be_data,
     of_special,
     only_method,
 )
 from .standins import (
+    BY_NAME,
+    SUBSCRIPT,
     Standin,
     StandinType,
-    actor,
-    again,
     another,
     called_name,
+    is_record_of,
     number_of,
     reference,
     stop,
@@ -70,6 +73,10 @@ class Link(Exchange):
             mark, doubt = self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
+            if what == "call" and isinstance(target, Standin) and is_word(target, args):
+                self.mark(
+                    f"the tests call {target.__via__[:50]!r} of the program's by its name: what it gives is its word"
+                )
             if what == "call" and isinstance(target, StandinType):
                 self.called.add(target)
                 self.valued |= {target} if args or keywords else set()
@@ -176,6 +183,8 @@ class Link(Exchange):
 
     def origin(self, value: Any, what: str, target: Any, name: str) -> Any:
         """What the tests get: an object as a reference of its own, by how they got it."""
+        if what == "call" and isinstance(target, Standin) and target.__via__ == SUBSCRIPT:
+            target = target.__owner__
         owned = isinstance(target, Standin | StandinType | raising.ErrorType)
         for kind in self.arrived:
             inner = isinstance(target, StandinType) and self.names.level(target)
@@ -188,7 +197,7 @@ class Link(Exchange):
         if (
             what == "call"
             and isinstance(target, StandinType)
-            and not (isinstance(value, Standin) or isinstance(value, target))
+            and not (isinstance(value, Standin) or is_record_of(value, target))
         ):
             self.mark(f"{called_name(target)} of the program is a class, and calling it gave {type(value).__name__}")
         if what == "call" and isinstance(target, StandinType):
@@ -214,7 +223,7 @@ class Link(Exchange):
             sound = of_special(name, target.__sound__)
             return reference(value, via=name if sound else "", sound=sound)
         if what == "call":
-            return reference(value, sound=self.of_call(type(value), target))
+            return reference(value, sound=self.of_call(type(value), target, name == BY_NAME))
         return value
 
     def of_class(self, value: Any) -> Any:
@@ -222,10 +231,10 @@ class Link(Exchange):
         self.constructed(value)
         return another(value) if number_of(value) in self.unearned else value
 
-    def of_call(self, kind: type, target: Any) -> int:
+    def of_call(self, kind: type, target: Any, by_name: bool) -> int:
         """What a call's result of a class is."""
         if isinstance(target, StandinType):
-            return self.names.level(target) if kind is target else 0
+            return self.names.level(target, by_name) if kind is target else 0
         owner = target.__owner__ if isinstance(target, Standin) else None
         if isinstance(owner, StandinType):
             return OF_ITS_KIND if kind is owner and self.names.level(owner) else 0
@@ -259,6 +268,11 @@ class Link(Exchange):
         if isinstance(value, StandinType):
             self.take_members(value, sorted(self.names.members.get(name, ())))
         error = isinstance(value, type) and issubclass(value, BaseException)
+        several = type(value) is tuple and is_class_name(name) and any(isinstance(one, type) for one in value)
+        if several or (error and not isinstance(value, raising.ErrorType) and value.__name__ != name):
+            self.mark(
+                f"the tests use {name[:50]!r} as a class, and in the program it is another name for what is raised anyway"
+            )
         if name in self.names.classes and not (isinstance(value, StandinType) or error):
             self.mark(f"the tests use {name[:50]!r} as a class, and in the program it is none")
 
@@ -365,6 +379,15 @@ _MISSING = object()
 def _alike(one: Any, other: Any) -> bool:
     """The same data."""
     return one is other or (type(one) is type(other) and not isinstance(one, Standin) and bool(one == other))
+
+
+def is_word(method: Any, args: tuple[Any, ...]) -> bool:
+    """A method that an operator calls, taken by its name, whose answer is for the object to say, or one that is in doubt."""
+    name, owner = method.__via__, method.__owner__
+    if owner is None or not is_operator(name):
+        return False
+    of = (args or (None,))[0] if isinstance(owner, StandinType) else owner
+    return name in (*ORDERS, "__eq__", "__ne__") or not (isinstance(of, Standin) and of.__sound__ == MADE)
 
 
 def _is_of_class(what: str, target: Any) -> bool:

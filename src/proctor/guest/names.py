@@ -91,6 +91,7 @@ def fill(
             found = by_name(value, PUBLIC) if type(value) is str and value.rpartition(":")[2] == name else None
             if found is not None:
                 space[name] = found
+                link.chosen.add(str(value).partition(":")[0])
         elif what == "module" or what == "missing":
             library(space, name)
         elif what == "own":

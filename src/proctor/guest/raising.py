@@ -41,16 +41,22 @@ def raised(answer: Any) -> BaseException:
     exc, text, attributes, cause, context = answer
     if not isinstance(exc, BaseException):
         raise Broken("the answer is no exception")
+    filled(exc, text, attributes)
+    if isinstance(cause, BaseException):
+        exc.__cause__ = mark(cause)
+    if isinstance(context, BaseException) and context is not exc:
+        exc.__context__ = mark(context)
+    return exc
+
+
+def filled(exc: BaseException, text: Any, attributes: Any) -> BaseException:
+    """An exception with what the program tells of it: its text and its attributes."""
     for name, value in attributes:
         notes = name == "__notes__" and type(value) is list and all(type(note) is str for note in value)
         if type(name) is str and (notes or (name[:2] != "__" and not hasattr(BaseException, name))):
             exc.__dict__[name] = value
     if type(text) is str:
         exc.__dict__["__text__"] = text[:MOST_TEXT]
-    if isinstance(cause, BaseException):
-        exc.__cause__ = mark(cause)
-    if isinstance(context, BaseException) and context is not exc:
-        exc.__context__ = mark(context)
     return mark(exc)
 
 

@@ -143,6 +143,14 @@ def called(source: str) -> frozenset[str]:
     return frozenset(str(node.id) for node in (*(call.func for call in calls), *given))
 
 
+def iterates_over_a_call(source: str) -> bool:
+    """The source makes an iterator of what a call gave."""
+    makes = [
+        node for node in inside(parsed(source)) if kind_of(node) == "Call" and getattr(node.func, "id", "") == "iter"
+    ]
+    return any(kind_of(part) == "Call" for node in makes for part in inside(node.args))
+
+
 def names_written(source: str) -> frozenset[str]:
     """Names that the source gives to functions and values, word for word."""
     found = set()
@@ -211,6 +219,9 @@ class _Classes:
                         also.setdefault(target.id, set()).add(of)
         self.made: dict[tuple[int, str], set[tuple[str, bool]]] = {}  # scope and variable -> class and "from nothing"
         self.uses: list[tuple[tuple[int, ...], Any, str, bool]] = []
+        self.given: dict[str, list[tuple[Any, tuple[int, ...]]]] = {}  # a fixture -> what it gives, and where
+        self.asked: set[tuple[int, str]] = set()  # scopes and their arguments
+        self.shared: set[tuple[int, str]] = set()  # scopes and what they say is the module's
         self.found: set[str] = set()
         self.built: set[str] = set()
         self.derived: set[str] = set()
@@ -237,6 +248,12 @@ class _Classes:
             return
         if kind in _SCOPES or kind == "ClassDef":
             scopes = (*scopes, id(node))
+            self.shared |= {
+                (id(node), name) for part in inside(node) if kind_of(part) == "Global" for name in part.names
+            }
+            if kind != "ClassDef":
+                self.asked |= {(id(node), part.arg) for part in (*node.args.args, *node.args.kwonlyargs)}
+                self.fixture(node, scopes)
             if kind == "ClassDef":
                 self.classes.add(id(node))
                 self.derived.update(self.named(base) for base in (*node.bases, *(word.value for word in node.keywords)))
@@ -264,6 +281,15 @@ class _Classes:
         for field in node._fields:
             self.walk(getattr(node, field, None), scopes)
 
+    def fixture(self, node: Any, scopes: tuple[int, ...]) -> None:
+        """What a fixture gives to who takes an argument of its name."""
+        marks = getattr(node, "decorator_list", ())
+        words = [word for mark in marks if kind_of(mark) == "Call" for word in mark.keywords if word.arg == "name"]
+        if any(_written(getattr(mark, "func", mark)) == "fixture" for mark in marks):
+            name = next((str(getattr(word.value, "value", "")) for word in words), node.name)
+            gives = [part.value for part in inside(node.body) if kind_of(part) in ("Return", "Yield") and part.value]
+            self.given.setdefault(name, []).extend((value, scopes) for value in gives)
+
     def compared(self, sides: list[Any]) -> None:
         """What is made by a name like a class's, compared with what is made by a call: no answer is compared with an answer."""
         if len(sides) == 2:
@@ -284,13 +310,14 @@ class _Classes:
         """Which name makes an object by a call, and whether from nothing; "" where none does."""
         if kind_of(node) != "Call":
             return "", False
-        return self.named(node.func), not (node.args or node.keywords)
+        called = node.func.value if kind_of(node.func) == "Subscript" else node.func
+        return self.named(called), not (node.args or node.keywords)
 
     def variable(self, node: Any, scopes: tuple[int, ...]) -> tuple[int, str] | None:
         """A name, or an attribute of ``self``, which is the class's."""
         if kind_of(node) == "Name":
-            return scopes[-1], node.id
-        if kind_of(node) == "Attribute" and getattr(node.value, "id", "") == "self" and len(scopes) > 2:
+            return scopes[0] if (scopes[-1], node.id) in self.shared else scopes[-1], node.id
+        if kind_of(node) == "Attribute" and getattr(node.value, "id", "") in ("self", "cls") and len(scopes) > 2:
             return scopes[1], "self." + node.attr
         return None
 
@@ -304,7 +331,7 @@ class _Classes:
             if key[0] in self.classes:
                 self.made.setdefault((key[0], f"self.{key[1]}"), set()).add(self.maker(value))
 
-    def makers(self, holder: Any, scopes: tuple[int, ...]) -> set[tuple[str, bool]]:
+    def makers(self, holder: Any, scopes: tuple[int, ...], depth: int = 0) -> set[tuple[str, bool]]:
         """What makes the object that a use is of."""
         if kind_of(holder) == "Call":
             return {self.maker(holder)}
@@ -313,4 +340,11 @@ class _Classes:
         for scope in (key[0], *reversed(scopes)):
             if made := self.made.get((scope, key[1])):
                 return made if len({name for name, _ in made}) == 1 else set()
+            if (scope, key[1]) in self.asked and depth < 5:
+                given = [self.makers(value, where, depth + 1) for value, where in self.given.get(key[1], ())]
+                return (
+                    set().union(*given)
+                    if all(given) and len({name for row in given for name, _ in row}) == 1
+                    else set()
+                )
         return set()

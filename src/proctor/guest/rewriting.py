@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 from .lineage import ISINSTANCE, ISSUBCLASS, is_instance
+from .looking import ATTRIBUTE, JOINED, NAMED, TYPE, is_looked_up
 from .reading import inside, kind_of
+from .soundness import is_class_name
 from .standins import Standin, stop
 
 NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
@@ -24,22 +26,61 @@ _MOST = 60  # characters of a value that is shown
 def rewrite(tree: Any) -> None:
     """All that is done to the tests' tree."""
     assertions(tree)
+    own = _own_names(tree)
+    calls(tree, own)
     identity(tree)
-    classes(tree)
+    classes(tree, own)
 
 
-def classes(tree: Any) -> None:
-    """Make each call of ``isinstance`` and ``issubclass`` one of ours."""
+def _own_names(tree: Any) -> set[str]:
+    """What the tests bind anywhere but by an import."""
+    found: set[str] = set()
+    for node in inside(tree):
+        kind = kind_of(node)
+        if kind == "arg":
+            found.add(node.arg)
+        elif kind == "Name" and kind_of(node.ctx) != "Load":
+            found.add(node.id)
+        elif type(name := getattr(node, "name", None)) is str and kind != "alias":
+            found.add(name)  # definitions, handlers, patterns
+        elif kind == "MatchMapping":
+            found.add(node.rest or "")
+    return found
+
+
+def calls(tree: Any, own: set[str]) -> None:
+    """Make each call by a name, or a module's attribute, that the tests bind nowhere one of ``__named__(name)``."""
+    modules = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in inside(tree)
+        if kind_of(node) == "Import"
+        for alias in node.names
+    }
+    for node in list(inside(tree)):
+        called: Any = node.func if kind_of(node) == "Call" else None
+        holder: Any = getattr(called, "value", None) if kind_of(called) == "Attribute" else None
+        if holder is not None and called.attr == "join":
+            node.func = _call(JOINED, [holder], called)
+            continue
+        plain = kind_of(called) == "Name" and called.id not in own
+        if (plain and is_class_name(called.id)) or (kind_of(holder) == "Name" and holder.id in modules - own):
+            node.func = _call(NAMED, [called], called)
+
+
+def classes(tree: Any, own: set[str]) -> None:
+    """Make each call of ``isinstance``, ``issubclass`` and ``type``, of one value, one of ours."""
+    ours = {"isinstance": ISINSTANCE, "issubclass": ISSUBCLASS, "type": TYPE}
     for node in inside(tree):
         name: Any = getattr(node, "func", None) if kind_of(node) == "Call" else None
-        if kind_of(name) == "Name" and name.id in ("isinstance", "issubclass"):
-            name.id = ISINSTANCE if name.id == "isinstance" else ISSUBCLASS
+        if kind_of(name) == "Name" and name.id in ours and name.id not in own:
+            if name.id != "type" or (len(node.args) == 1 and not node.keywords):
+                name.id = ours[name.id]
 
 
 def identity(tree: Any) -> None:
     """Make each ``a is b`` of a tree a call of ``__is__(a, b)``; where a side is a constant nothing is changed.
 
-    ``a is not b`` is a call of ``__is_not__``.
+    ``a is not b`` is a call of ``__is_not__``, and ``a.__name__``, for each name of Python's own, one of ``__attribute__``.
     """
     for node in list(inside(tree)):
         for field in node._fields:
@@ -59,7 +100,7 @@ def assertions(tree: Any) -> None:
         sign = _SIGNS.get(kind_of(test.ops[0]))
         if sign is None:
             continue
-        place = {name: getattr(test, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+        place = _place(test)
         store, load = _ast.Store(), _ast.Load()
         left, right = (
             _ast.NamedExpr(target=_ast.Name(id=name, ctx=store, **place), value=side, **place)
@@ -99,14 +140,24 @@ def shown(value: Any, depth: int = 0) -> str:
 
 
 def _changed(node: Any) -> Any:
-    if kind_of(node) != "Compare" or len(node.ops) != 1 or kind_of(node.ops[0]) not in ("Is", "IsNot"):
+    kind = kind_of(node)
+    if kind == "Attribute" and kind_of(node.ctx) == "Load" and is_looked_up(node.attr):
+        return _call(ATTRIBUTE, [_changed(node.value), _ast.Constant(value=node.attr, **_place(node))], node)
+    if kind != "Compare" or len(node.ops) != 1 or kind_of(node.ops[0]) not in ("Is", "IsNot"):
         return node
     sides = [node.left, node.comparators[0]]
     if any(kind_of(side) == "Constant" for side in sides):
         return node
-    place = {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
-    name = _ast.Name(id=NOT if kind_of(node.ops[0]) == "IsNot" else NAME, ctx=_ast.Load(), **place)
-    return _ast.Call(func=name, args=sides, keywords=[], **place)
+    return _call(NOT if kind_of(node.ops[0]) == "IsNot" else NAME, [_changed(side) for side in sides], node)
+
+
+def _call(name: str, args: list[Any], node: Any) -> Any:
+    place = _place(node)
+    return _ast.Call(func=_ast.Name(id=name, ctx=_ast.Load(), **place), args=args, keywords=[], **place)
+
+
+def _place(node: Any) -> dict[str, Any]:
+    return {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
 
 
 def unittest_too(is_same: Any, is_other: Any) -> None:

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import copies, values
-from .arguments import made_exception, plain_arguments
-from .library import builtin_exception, data_class
+from .arguments import made_exception
+from .library import builtin_exception, data_class, read_of_object
 
 MAX_MESSAGE = 16 << 20  # bytes of one message: what a process may send back in all where values are compared outside
 MAX_ALL = 256 << 20  # bytes that one side reads in all
@@ -146,9 +146,7 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
     if kind is collections.Counter or kind is collections.OrderedDict:
         return kind.__name__, tuple(value.items())
     if kind is collections.defaultdict:
-        factory = value.default_factory
-        known = data_class(getattr(factory, "__name__", "")) is factory
-        return "defaultdict", (factory if known else None, tuple(value.items()))
+        return "defaultdict", (value.default_factory, tuple(value.items()))
     if kind is collections.deque:
         return "deque", (tuple(value), value.maxlen)
     if kind is bytearray:
@@ -167,24 +165,23 @@ def _library(value: Any, kind: type) -> tuple[str, Any] | None:
         return "timedelta", (value.days, value.seconds, value.microseconds)
     if kind is datetime.date:
         return "date", value.isoformat()
-    if issubclass(kind, tuple) and (fields := _fields(value, kind)):
-        return "record", (kind.__name__, tuple(fields), tuple(value))
     if value is Ellipsis or value is NotImplemented:
         return "constant", str(value)
     if isinstance(value, type) and data_class(type.__dict__["__name__"].__get__(value)) is value:
         return "builtin", value.__name__
-    if isinstance(value, BaseException) and builtin_exception(kind.__name__) is kind:
-        return "exception", (kind.__name__, plain_arguments(value))
     return copies.encoded(value, kind)
 
 
-def _fields(value: Any, kind: Any) -> list[str]:
+def record_fields(value: Any) -> tuple[str, ...]:
     """Names of the parts of a named tuple that is a tuple in all else; none for any other, which goes by reference."""
+    kind: Any = type(value)
+    if not issubclass(kind, tuple):
+        return ()
     fields: Any = getattr(kind, "_fields", None)
     named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
     equal = kind.__eq__ is tuple.__eq__ or kind.__eq__ is _COMPARED["__eq__"]
     more = [name for name in vars(kind) if name not in _RECORD and name not in (fields or ())]
-    return list(fields) if named and equal and not more and kind.__bases__ == (tuple,) else []
+    return fields if named and equal and not more and kind.__bases__ == (tuple,) else ()
 
 
 def _compared(name: str) -> Any:
@@ -216,7 +213,8 @@ def made_by_class(value: Any) -> None:
         setattr(type(value), _BY_CLASS, True)  # each has a class of its own here
 
 
-_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__")) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}  # fmt: skip
+OF = "__of__"  # has a class of named tuples made here: the class of the program's that it is in
+_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__", OF, _BY_CLASS)) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}  # fmt: skip
 
 
 class Reader(values.Decoder):
@@ -296,8 +294,9 @@ class Reader(values.Decoder):
 
 
 def _factory(value: Any) -> Any:
-    if value is not None and data_class(getattr(value, "__name__", "")) is not value:
-        raise ValueError("no class of data")
+    """A class of data, or what is asked where it is."""
+    if value is not None and not callable(value):
+        raise ValueError("nothing that can be called")
     return value
 
 
@@ -306,7 +305,8 @@ def is_safe(field: str, item: Any) -> bool:
     return field not in _OF_DATA or issubclass(type(item), COPIED)
 
 
-def _record(payload: Any) -> Any:
+def record(payload: Any) -> Any:
+    """A named tuple of a class of its own: name, names of the parts, and parts."""
     name, fields, items = payload
     if not 0 < len(fields) <= 100:
         raise ValueError("no fields, or too many")
@@ -339,7 +339,8 @@ def _builtin(name: Any) -> Any:
     return found
 
 
-def _exception(payload: Any) -> Any:
+def plain_exception(payload: Any) -> Any:
+    """A built-in exception, of a name and arguments."""
     name, arguments = payload
     kind = builtin_exception(name)
     if kind is None:
@@ -360,10 +361,11 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
     "Fraction": lambda payload: fractions.Fraction(*payload),
     "timedelta": lambda payload: datetime.timedelta(*payload),
     "date": datetime.date.fromisoformat,
-    "record": _record,
+    "record": record,
     "constant": {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}.__getitem__,
     "builtin": _builtin,
-    "exception": _exception,
+    "exception": plain_exception,
+    "of_object": read_of_object,
     **copies.MAKERS,
 }
 

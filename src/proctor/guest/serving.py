@@ -36,6 +36,7 @@ SPECIAL = tuple(
     ).split()
 )
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_THE_LOADERS = ("__builtins__", "__loader__", "__spec__")  # of a module: nothing that a program has written
 _PRINTED = 1 << 20  # bytes of printed text of each stream that go along with one answer
 
 
@@ -52,6 +53,9 @@ class Server:
         self.printed = {1: 0, 2: 0}  # bytes by descriptor that were told of
         self.kept = Kept()
         self.next = 0  # number of the next container
+        self.lent: dict[int, BaseException] = {}  # exceptions that the tests made, by their number
+        self.lent_numbers: dict[int, int] = {}
+        self.told: set[int] = set()  # exceptions of which this answer has told all
 
     def serve(self) -> None:
         """Until the other side has no more questions."""
@@ -72,10 +76,17 @@ class Server:
                 self.kept.add(number, container)
             self.next = first + len(reader.fresh)
             try:
-                result = self.act(what, target, name, arguments, dict(keywords))
-                self.answer(b"V", result)
-            except BaseException as exc:
-                self.failed(exc)
+                self.respond(what, target, name, arguments, dict(keywords))
+            except Broken:
+                return  # ended by a limit, say, which then is what counts
+
+    def respond(self, what: str, target: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Do what one request asks for, and answer; Broken where nobody listens any more."""
+        try:
+            result = self.act(what, target, name, arguments, keywords)
+            self.answer(b"V", result)
+        except BaseException as exc:
+            self.failed(exc)
 
     def act(self, what: str, target: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What one request asks for."""
@@ -91,6 +102,8 @@ class Server:
             return special(target, name, arguments)
         if what == "plain":
             return plain(target)
+        if what == "vars":
+            return {name: value for name, value in list(vars(target).items()) if name not in _THE_LOADERS}
         if what == "names":  # of the tests' choice
             return [self.named(name) for name in arguments]
         raise ValueError(what)
@@ -109,14 +122,22 @@ class Server:
 
     def foreign(self, value: Any) -> tuple[str, Any]:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
+        if fields := sealing.record_fields(value):
+            return "record_of", (self.class_number(type(value)), type(value).__name__[:100], fields, tuple(value))
         if isinstance(value, type):
             return "class", self.class_number(value)
-        if copy := copies.of_program(value):
+        if copy := copies.of_program(value) or library.of_object(value):
             return copy
+        if isinstance(value, BaseException) and (number := self.lent_numbers.get(id(value))) is not None:
+            return "lent", number
+        if isinstance(value, BaseException) and library.builtin_exception(type(value).__name__) is type(value):
+            return "exception", (type(value).__name__, plain_arguments(value))
         if isinstance(value, BaseException) and (known := library.library_name(type(value))):
             return "library_exception", (known, plain_arguments(value))
         if isinstance(value, BaseException):
-            return "raised", (self.class_number(type(value)), plain_arguments(value))
+            more = () if id(value) in self.told else told_of(value)[:2]
+            self.told.add(id(value))
+            return "raised", (self.class_number(type(value)), plain_arguments(value), *more)
         return "handle", (self.number(value), self.class_number(type(value)))
 
     def number(self, value: Any) -> int:
@@ -147,6 +168,8 @@ class Server:
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
         known = "" if error else library.library_name(kind) or ""
+        if not known and type(kind).__instancecheck__ is not type.__instancecheck__:
+            found.append("__instancecheck__")  # it says itself what is one of it
         fields = _fields(kind) if tuples else ()
         self.fresh.append(
             (number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known, fields)
@@ -158,12 +181,21 @@ class Server:
             return self.objects[payload]
         if kind == "library":
             return library.by_name(payload)
+        if kind == "lent":
+            number, *made = payload
+            if number not in self.lent:
+                self.lent[number] = sealing.plain_exception(made)
+                self.lent_numbers[id(self.lent[number])] = number
+            return self.lent[number]
+        if kind == "record_of":
+            return tuple.__new__(self.objects[payload[0]], payload[1])
         raise ValueError(kind)
 
     # ------------------------------------------------------------ answers
 
     def answer(self, how: bytes, result: Any, changed: bool = True) -> None:
         """Send an answer; its parts are packed one by one, since packing the later may find new classes."""
+        self.told &= {id(result[0])} if how == b"E" else set()
         value = Writer(self.foreign, self.next, self.kept.numbers)
         value.put(result)
         changes = value.go_on()
@@ -191,7 +223,9 @@ class Server:
 
     def failed(self, exc: BaseException) -> None:
         try:
-            self.answer(b"E", (exc, *told_of(exc)))
+            told = told_of(exc)
+            self.told = {id(exc)}
+            self.answer(b"E", (exc, *told))
         except Broken:
             raise
         except BaseException:

@@ -16,6 +16,8 @@ import fractions
 from typing import Any
 
 from . import sealing
+from .comparing import ORDERS
+from .serving import SPECIAL
 
 # MADE: by calling a class that the tests show to be one. UNSURE: by calling what has the name of one.
 # OF_ITS_KIND: a method, or an operator, of such an object or class gave it, and it is of the same class.
@@ -84,7 +86,12 @@ def may_be_data(what: str, kind: type, name: str) -> bool:
     """This use of an object of a class made here is one that data has too."""
     if what == "special":
         return name not in _BEYOND_DOUBT and not (name == "__iter__" and has(kind, "__next__"))
-    return what == "get" and data_has(name)
+    return what == "get" and (data_has(name) or (name in SPECIAL and name not in _BEYOND_DOUBT))
+
+
+def is_operator(name: str) -> bool:
+    """A method that compares, or that an operator calls, taken by its name: what it gives is taken for data."""
+    return name in ("__eq__", "__ne__", *ORDERS) or (name in SPECIAL and name not in _BEYOND_DOUBT)
 
 
 class Names:
@@ -113,10 +120,14 @@ class Names:
         self.members, self.near, self.stops = members or {}, near, stops
         self.shown, self.entry, self.classes, self.derived = shown, entry, classes, derived
         self._levels: dict[Any, int] = {}
+        self._came: set[Any] = set()
 
-    def level(self, kind: Any) -> int:
-        """What an object is that the tests made by calling this class: MADE, UNSURE or 0."""
-        return self._levels.get(kind, 0)
+    def level(self, kind: Any, by_name: bool = False) -> int:
+        """What an object is that the tests made by calling this class: MADE, UNSURE or 0.
+
+        ``by_name``: by a name of theirs that is the program's and nothing else, so that no answer was called.
+        """
+        return self._levels.get(kind, 0) if by_name or kind not in self._came else 0
 
     def took(self, kind: Any, name: str) -> None:
         """The tests took this class by that name; of several names the one that says least counts."""
@@ -128,8 +139,8 @@ class Names:
         self._levels[kind] = min(found, self._levels.get(kind, found))
 
     def came(self, kind: Any) -> None:
-        """This class came in an answer, where data may have been due: calling it is no proof from now on."""
-        self._levels[kind] = 0
+        """This class came in an answer, where data may have been due: calling that is no proof from now on."""
+        self._came.add(kind)
 
 
 def of_special(name: str, of: int) -> int:

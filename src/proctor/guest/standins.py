@@ -49,41 +49,6 @@ def no_protocol(name: str) -> None:
         raise AttributeError(name)
 
 
-def relay(tests: str, space: dict[str, Any]) -> None:
-    """Have functions of libraries that look into an object done by the program's side, where the object is."""
-    if "dataclasses" in tests:
-        import dataclasses
-
-        for name in ("asdict", "astuple", "fields", "replace"):
-            setattr(dataclasses, name, _relayed(f"dataclasses:{name}", getattr(dataclasses, name)))
-    if "id(" in tests:
-        space.setdefault("id", _id)
-    if "vars" in tests:
-        space.setdefault("vars", lambda *of: of[0].__dict__ if of and isinstance(of[0], Standin) else vars(*of))
-
-
-def _id(of: Any) -> int:
-    """Which object it is; it is kept, or its number would be another's."""
-    _asked.append(of)
-    if isinstance(of, Standin):
-        type(of).__link__.identical(of, of)
-        return number_of(of)
-    return id(of)
-
-
-_asked: list[Any] = []
-
-
-def _relayed(name: str, plain: Any) -> Any:
-    def call(*args: Any, **keywords: Any) -> Any:
-        if args and isinstance(args[0], Standin | StandinType):
-            kind = args[0] if isinstance(args[0], StandinType) else type(args[0])
-            return kind.__link__.ask("call", Named(name), "", args, keywords)
-        return plain(*args, **keywords)
-
-    return call
-
-
 class StandinType(type):
     """The type of classes that stand for the program's own."""
 
@@ -125,13 +90,45 @@ class StandinType(type):
         return cls.__link__.ask("special", cls, "__contains__", (item,)) is True
 
     def __getitem__(cls, key: Any) -> Any:
-        return cls.__link__.ask("special", cls, "__getitem__", (key,))
+        found = cls.__link__.ask("special", cls, "__getitem__", (key,))
+        return of_types(cls, key, found)
+
+    def __repr__(cls) -> str:
+        here = cls is Standin or cls.__link__.reading
+        return type.__repr__(cls) if here else text(cls.__link__.ask("call", Named("builtins:repr"), "", (cls,)))
 
     def __instancecheck__(cls, value: Any) -> bool:
-        kind = type(value)
-        record = issubclass(kind, tuple) and kind.__bases__ == (tuple,) and "_fields" in vars(kind)
-        named = record and cls is not Standin and kind.__name__ == type.__dict__["__name__"].__get__(cls)
-        return type.__instancecheck__(cls, value) or named
+        if type.__instancecheck__(cls, value):
+            return True
+        return cls is not Standin and (is_record_of(value, cls) or says(cls, "isinstance", value))
+
+
+def is_record_of(value: Any, cls: Any) -> bool:
+    """A named tuple, which is made here again, of a class of the program's."""
+    return vars(type(value)).get(sealing.OF) is cls
+
+
+def says(cls: Any, how: str, value: Any) -> bool:
+    """A class that says itself what is an instance, or a subclass, of it: a Protocol, or an abstract class."""
+    link = cls.__link__
+    may_be_asked = ASKS in type.__dict__["__dict__"].__get__(cls) and not link.reading
+    if not may_be_asked or not (is_standin(value) or type(value) in sealing.COPIED):
+        return False
+    said = link.ask("call", Named(f"builtins:{how}"), "", (value, cls)) is True
+    if said or not is_standin(value):  # data that it has seen may serve a later answer
+        link.mark(f"{called_name(cls)} says itself what is an instance or a subclass of it")
+    return said
+
+
+def of_types(cls: Any, key: Any, found: Any) -> Any:
+    """``Stack[int]``, whose call is one of ``Stack``: where there are only classes in the brackets."""
+    only = all(isinstance(part, type) for part in (key if type(key) is tuple else (key,)))
+    return reference(found, via=SUBSCRIPT, owner=cls) if only and isinstance(found, Standin) else found
+
+
+SUBSCRIPT = "[]"
+BY_NAME = "by name"  # a class is called by what is the tests' name for it and nothing else
+ASKS = "__asks__"  # has a class made here whose own says what belongs to it
 
 
 class _Doc:
@@ -267,39 +264,15 @@ def is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
-def again(held: list[Any]) -> Any:
-    """Gives the tests' own reference to an object that they had put into a container, where it still is in there.
-
-    Only where the container held objects of one class and nothing else: no data was due in any place of it.
-    """
-    alike = len({type(item) for item in held}) == 1 and isinstance(held[0], Standin)
-    known = {number_of(item): item for item in held} if alike else {}
-    return lambda new: known.get(number_of(new), new) if known and isinstance(new, Standin) else new
-
-
 def called_name(kind: Any) -> str:
     """A class's name for a reason, escaped and cut short."""
     return repr(type.__dict__["__name__"].__get__(kind)[:50])
-
-
-def actor(target: Any) -> int:
-    """The number of the object that a request is to, or whose method; 0 where there is none."""
-    owner = target.__owner__ if isinstance(target, Standin) else None
-    if isinstance(owner, Standin):
-        return number_of(owner)
-    return number_of(target) if isinstance(target, Standin) else 0
 
 
 def number_of(value: Any) -> int:
     number = object.__getattribute__(value, "__number__")
     assert type(number) is int
     return number
-
-
-def weak(value: Any) -> Any:
-    import weakref
-
-    return weakref.ref(value)
 
 
 def text(value: Any) -> str:
@@ -318,18 +291,27 @@ def _special(name: str) -> Any:
 
 def _equal(self: Any, other: Any) -> bool:
     """A plain truth value, of two stand-ins, or of data and what the tests made themselves."""
-    link = type(self).__link__
-    theirs = isinstance(other, Standin)
-    if link.reading:
-        return theirs and number_of(self) == number_of(other)
-    if not theirs and not (
-        is_made(self.__sound__, self.__via__) and type(other) in sealing.COPIED and other is not None
-    ):
-        return unlike(self, other)
-    answer = link.ask("special", self, "__eq__", (other,))
-    said = answer is not NotImplemented and not is_standin(answer) and bool(answer)
-    link.compared("__eq__", self, other, said or not theirs)  # data that it has seen may serve a later answer
-    return said
+    return said_equal(self)(other) is True
+
+
+def said_equal(self: Any) -> Any:
+    """``self.__eq__`` as it is called by its name: what it gives may be NotImplemented."""
+
+    def __eq__(other: Any) -> Any:
+        link = type(self).__link__
+        theirs = isinstance(other, Standin)
+        if link.reading:
+            return theirs and number_of(self) == number_of(other)
+        if not theirs and not (
+            is_made(self.__sound__, self.__via__) and type(other) in sealing.COPIED and other is not None
+        ):
+            return unlike(self, other)
+        answer = link.ask("special", self, "__eq__", (other,))
+        said = answer is not NotImplemented and not is_standin(answer) and bool(answer)
+        link.compared("__eq__", self, other, said or not theirs)  # data that it has seen may serve a later answer
+        return answer if answer is NotImplemented else said
+
+    return __eq__
 
 
 def _hash(self: Any) -> Any:
@@ -392,7 +374,10 @@ def _methods() -> dict[str, Any]:
     inherited = ("__str__", "__repr__", "__format__", "__ne__")  # by every stand-in
     found = {name: _special(name) for name in SPECIAL if name not in inherited}
     found |= {"__eq__": _equal, "__hash__": _hash, "__call__": _call, "__bool__": _truth}
-    return found | {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
+    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
+    for name, method in found.items():
+        method.__name__ = name
+    return found
 
 
 METHODS = _methods()

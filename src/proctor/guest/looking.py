@@ -1,0 +1,196 @@
+"""What sealed tests see where they look at the program's own by names that Python knows: ``__mro__``, ``hasattr``, ``dir``.
+
+A stand-in has such names of its own, and they say nothing of what it stands for. So the tests' source is changed to ask
+here: a class, a module, and an object whose class has no operator of that name, are asked where the program is. What is
+in a namespace is for the program to say, and whoever goes through it tests no more than that: a pass is marked.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from . import sealing
+from .library import Named
+from .raising import ErrorType
+from .standins import BY_NAME, METHODS, Standin, StandinType, number_of, said_equal
+
+ATTRIBUTE, TYPE, NAMED, JOINED = "__attribute__", "__type__", "__named__", "__joined__"
+# What is known here of a class, and of a class of exceptions.
+_OF_CLASS = frozenset(("__name__",))
+_OF_ERROR = frozenset("__name__ __mro__ __bases__ __base__ __class__ mro".split())
+_OF_OBJECT = frozenset(("__class__",))
+_LISTS = frozenset(("__all__", "__subclasses__"))
+
+
+def is_looked_up(name: str) -> bool:
+    """A stand-in may have it though the program's own has not."""
+    return name == "mro" or (name[:2] == "__" == name[-2:] and len(name) > 4)
+
+
+def prepare(tests: str, space: dict[str, Any]) -> None:
+    """Have what looks into an object done by the program's side, where the object is."""
+    space |= {ATTRIBUTE: attribute, TYPE: type_of, NAMED: named, JOINED: joined}
+    if "dataclasses" in tests:
+        import dataclasses
+
+        for name in ("asdict", "astuple", "fields", "replace"):
+            setattr(dataclasses, name, _relayed(f"dataclasses:{name}", getattr(dataclasses, name)))
+    if "json" in tests:
+        import json
+
+        json.dumps = _with_data(json.dumps)
+        json.dump = _with_data(json.dump)
+    for name, function in (("id", _id), ("vars", _vars), ("dir", _dir), ("hasattr", _has), ("getattr", _get)):
+        if name in tests:
+            space.setdefault(name, function)
+
+
+def attribute(of: Any, name: str) -> Any:
+    """``of.name``, where the name is one of Python's own."""
+    kind = type(of)
+    if issubclass(kind, StandinType):
+        return _said(of, name) if name in _OF_CLASS else _asked(of.__link__, of, name)
+    if issubclass(kind, ErrorType):
+        return getattr(of, name) if name in _OF_ERROR else _asked(of.__link__, of, name)
+    if issubclass(kind, types.ModuleType) and (link := vars(kind).get("__standin__")) is not None:
+        return getattr(of, name) if name == "__name__" else _asked(link, of, name)
+    if kind is types.MethodType and issubclass(type(of.__self__), Standin):
+        return attribute(type(of.__self__).__link__.ask("get", of.__self__, of.__func__.__name__), name)
+    if not issubclass(kind, Standin):
+        return type_of(of) if name == "__class__" and sealing.OF in vars(kind) else getattr(of, name)
+    if name in _OF_OBJECT or is_here(kind, name):
+        return said_equal(of) if name == "__eq__" and vars(kind).get(name) is METHODS[name] else getattr(of, name)
+    return kind.__link__.ask("get", of, name)
+
+
+def is_here(kind: Any, name: str) -> bool:
+    """A class made here has the operator because the program's has it, or holds data that answers."""
+    made = [type.__dict__["__dict__"].__get__(base) for base in type.mro(kind) if base not in (Standin, object)]
+    return any("__held__" in space or (name in space and name in METHODS) for space in made)
+
+
+def _said(of: Any, name: str) -> Any:
+    return type.__getattribute__(of, name)
+
+
+def _asked(link: Any, of: Any, name: str) -> Any:
+    found = link.ask("get", of, name)
+    if name in _LISTS:
+        _list(link, name)
+    return found
+
+
+def _list(link: Any, name: str) -> None:
+    link.mark(f"the tests look through what the program has, by {name}: how much there is, is its own word")
+
+
+def type_of(of: Any) -> Any:
+    """``type(of)``."""
+    if issubclass(type(of), StandinType):
+        return attribute(of, "__class__")
+    return vars(type(of)).get(sealing.OF, type(of))
+
+
+def named(of: Any) -> Any:
+    """What is called by a name that is the program's and nothing else."""
+    if not issubclass(type(of), StandinType):
+        return of
+    return lambda *args, **keywords: of.__link__.ask("call", of, BY_NAME, args, keywords)
+
+
+def _has(of: Any, name: str) -> bool:
+    if type(name) is not str or not is_looked_up(name):
+        return hasattr(of, name)
+    link = _link_of(of)
+    claim = link.claim if link is not None else ""
+    try:
+        attribute(of, name)
+    except AttributeError:
+        return False
+    if link is not None:
+        link.claim = claim  # that it is there is less than what is in it
+    return True
+
+
+def _get(of: Any, name: str, *default: Any) -> Any:
+    if type(name) is not str or not is_looked_up(name):
+        return getattr(of, name, *default)
+    try:
+        return attribute(of, name)
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+def _link_of(of: Any) -> Any:
+    """To what is asked, where it is the program's class or module; else None."""
+    if issubclass(type(of), StandinType | ErrorType):
+        return of.__link__
+    return vars(type(of)).get("__standin__") if issubclass(type(of), types.ModuleType) else None
+
+
+def _vars(*of: Any) -> Any:
+    if not of:
+        return sys._getframe(1).f_locals
+    if issubclass(type(of[0]), Standin):
+        return of[0].__dict__
+    if (link := _link_of(of[0])) is None:
+        return vars(*of)
+    _list(link, "vars")
+    return link.ask("vars", of[0])
+
+
+def _dir(*of: Any) -> Any:
+    if not of:
+        return sorted(sys._getframe(1).f_locals)
+    if (link := _link_of(of[0])) is None:
+        return dir(*of)
+    _list(link, "dir")
+    return sorted(link.ask("call", Named("builtins:dir"), "", of))
+
+
+def _with_data(plain: Any) -> Any:
+    return lambda obj, *args, **options: plain(data_in(obj), *args, **options)
+
+
+def data_in(value: Any, depth: int = 0) -> Any:
+    """A value with the data of what only looks like data in it, for functions that take nothing else."""
+    kind = type(value)
+    if depth < 100 and (kind is list or kind is tuple):
+        return kind(data_in(part, depth + 1) for part in value)
+    if depth < 100 and kind is dict:
+        return {data_in(key, depth + 1): data_in(part, depth + 1) for key, part in value.items()}
+    data = kind.__data__ if issubclass(kind, Standin) else None
+    return data_in(kind.__link__.content(value), depth + 1) if data in (str, int, float, list, dict, tuple) else value
+
+
+def joined(of: Any) -> Any:
+    """``of.join``: what a text joins may be texts of a class of the program's, which have to be looked into."""
+    if type(of) is not str:
+        return of.join
+    return lambda parts: of.join(data_in(part) if type(part) is not str else part for part in parts)
+
+
+def _id(of: Any) -> int:
+    """Which object it is; it is kept, or its number would be another's."""
+    _kept.append(of)
+    if isinstance(of, Standin):
+        type(of).__link__.identical(of, of)
+        return number_of(of)
+    return id(of)
+
+
+_kept: list[Any] = []
+
+
+def _relayed(name: str, plain: Any) -> Any:
+    def call(*args: Any, **keywords: Any) -> Any:
+        if args and isinstance(args[0], Standin | StandinType):
+            kind = args[0] if isinstance(args[0], StandinType) else type(args[0])
+            return kind.__link__.ask("call", Named(name), "", args, keywords)
+        return plain(*args, **keywords)
+
+    return call
