@@ -168,7 +168,9 @@ def test_a_block_that_leans_on_an_earlier_one_is_an_example_of_its_use() -> None
     forgot = "print(math.sqrt(2))\n"  # what an earlier block only imports makes no example of a broken program
     assert extract_code(f"{F}\nimport math\nprint(math.pi)\n{F}\n{F}\n{forgot}{F}\n", asked=asked) == forgot
     whole = "import sys\ndef main():\n    print(int(sys.stdin.read()) + 1)\nmain()\n"
-    pattern = "while lo < hi:\n    mid = (lo + hi) // 2\n    lo = mid + 1\nprint(lo)\n"  # of no program: it is sure to fail
+    pattern = (
+        "while lo < hi:\n    mid = (lo + hi) // 2\n    lo = mid + 1\nprint(lo)\n"  # of no program: it is sure to fail
+    )
     assert extract_code(f"{F}python\n{whole}{F}\n{F}python\n{pattern}{F}\n", asked=asked) == whole
     assert extract_code(f"{F}python\n{pattern}{F}\n{F}python\n{whole}{F}\n", asked=asked) == whole
     for last in ("print(7)\n", "from os import *\nprint(solve)\n"):

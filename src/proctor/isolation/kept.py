@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.guest import bundle
+from proctor.guest import protocol
 
-GUEST = Path(bundle.__file__).parent
+GUEST = Path(protocol.__file__).parent
 
 
 def folder(kind: str) -> Path:
