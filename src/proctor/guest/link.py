@@ -57,6 +57,7 @@ class Link(Exchange):
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.data_members: dict[Any, dict[str, Any]] = {}  # a class -> what it has by such names that is no object
         self.complained = False  # the program raised a TypeError in the test that runs
+        self.silent = False  # what is asked for is called as a statement
         self.asked = 0  # what the tests asked of the program
         self.called: set[type] = set()  # classes whose objects the tests made
         self.valued: set[type] = set()  # and those that they made from arguments
@@ -70,7 +71,7 @@ class Link(Exchange):
                 raise Broken("the answer cannot be read without asking the program more")
             if self.doubt:
                 raise sealing.Refused(self.doubt)
-            mark, doubt = self.doubtful(what, target, name)
+            mark, doubt = ("", "") if self.silent and what == "get" else self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and isinstance(target, Standin) and is_word(target, args):
