@@ -312,3 +312,10 @@ def make(): return Engine()
         assert not run(
             engine, program, f"import pytest\ndef test_a():\n    {judges}\n    assert not Car().engine.on\n"
         ).reward
+
+
+def test_members_of_an_enumeration_may_have_any_name(engine: SyncEngine) -> None:
+    program = "from enum import Enum\nclass Light(Enum):\n    red = 1\n    Green = 2\n    def next(self): return Light.Green if self is Light.red else Light.red\nclass Tally:\n    total = 0\n    def __init__(self): Tally.total += 1\n"
+    tests = "from solution import Light, Tally\ndef test_a():\n    assert Light.red.next() is Light.Green and Light.Green.next() == Light.red\ndef test_total():\n    Tally(); Tally()\n    assert Tally.total == 2\n"
+    passes(engine, program, tests, module=True)
+    assert run(engine, program.replace("else Light.red", "else self"), tests, module=True).reward == 0.5

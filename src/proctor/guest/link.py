@@ -7,7 +7,7 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS
-from .exchange import MOST_CLASSES, Exchange, actor, again
+from .exchange import MOST_CLASSES, Exchange, actor, again, is_word
 from .keeping import Kept
 from .library import Named
 from .sealing import Broken, Pipe, Reader, Writer
@@ -19,7 +19,6 @@ from .soundness import (
     data_has,
     is_arithmetic,
     is_class_name,
-    is_operator,
     is_small,
     may_be_data,
     of_special,
@@ -306,6 +305,8 @@ class Link(Exchange):
                 value = _MISSING
             finally:
                 self.asked = asked
+            if not name.isupper() and type(value) is not kind:
+                continue  # only what is of the class itself: other attributes may change
             if not isinstance(value, Standin):
                 found = self.data_members.setdefault(kind, {})
                 if value is not _MISSING and any(_alike(value, known) for at, known in found.items() if at != name):
@@ -380,15 +381,6 @@ _MISSING = object()
 def _alike(one: Any, other: Any) -> bool:
     """The same data."""
     return one is other or (type(one) is type(other) and not isinstance(one, Standin) and bool(one == other))
-
-
-def is_word(method: Any, args: tuple[Any, ...]) -> bool:
-    """A method that an operator calls, taken by its name, whose answer is for the object to say, or one that is in doubt."""
-    name, owner = method.__via__, method.__owner__
-    if owner is None or not is_operator(name):
-        return False
-    of = (args or (None,))[0] if isinstance(owner, StandinType) else owner
-    return name in (*ORDERS, "__eq__", "__ne__") or not (isinstance(of, Standin) and of.__sound__ == MADE)
 
 
 def _is_of_class(what: str, target: Any) -> bool:
