@@ -272,3 +272,50 @@ def test_named_tuples_go_back_as_they_are(engine: SyncEngine) -> None:
     tests = "from solution import Point, norm, origin\ndef test_a(): assert norm(origin()) == 3\ndef test_b(): assert norm(Point(1, 2)) == 3\n"
     passes(engine, program, tests, module=True)
     assert run(engine, program.replace("p.x +", ""), tests, module=True).reward < 1
+
+
+def test_names_around_appended_tests_are_the_programs_too(engine: SyncEngine) -> None:
+    for tests in (
+        "assert 'add' in globals()",
+        "assert 'add' in dir()",
+        "def test_a(): assert callable(globals()['add'])",
+    ):
+        found = run(engine, "def add(a, b): return a + b\n", tests)
+        assert (found.reward, found.claimed) == (1.0, True)
+        assert run(engine, "def sub(a, b): return a - b\n", tests).reward == 0.0
+
+
+def test_what_a_class_has_can_be_taken_from_it(engine: SyncEngine) -> None:
+    tests = "assert Cfg.limit == 3\ndel Cfg.limit\nassert not hasattr(Cfg, 'limit')\n"
+    passes(engine, "class Cfg:\n    limit = 3\n", tests)
+    assert run(engine, "class Base:\n    limit = 3\nclass Cfg(Base): pass\n", tests).reward == 0.0
+
+
+def test_a_method_that_is_called_as_a_statement_is_in_no_doubt(engine: SyncEngine) -> None:
+    program = """
+class Roster:
+    def __init__(self): self.names = []
+    def add(self, name): self.names.append(name)
+class Engine:
+    def __init__(self): self.on = False
+    def start(self): self.on = True
+    def index(self, x): return 0
+class Car:
+    def __init__(self): self.engine, self.roster = Engine(), Roster()
+def make(): return Engine()
+"""
+    tests = "car = Car()\ncar.engine.start()\ncar.roster.add('x')\nassert car.engine.on and car.roster.names == ['x']\n"
+    passes(engine, program, tests)
+    assert run(engine, program.replace("self.on = True", "pass"), tests).reward == 0.0
+    # What data would fail by is asked of no object.
+    for judges in ("make().index(5)", "with pytest.raises(TypeError): make().add(5)", "assert make().start() is 3"):
+        assert not run(
+            engine, program, f"import pytest\ndef test_a():\n    {judges}\n    assert not Car().engine.on\n"
+        ).reward
+
+
+def test_members_of_an_enumeration_may_have_any_name(engine: SyncEngine) -> None:
+    program = "from enum import Enum\nclass Light(Enum):\n    red = 1\n    Green = 2\n    def next(self): return Light.Green if self is Light.red else Light.red\nclass Tally:\n    total = 0\n    def __init__(self): Tally.total += 1\n"
+    tests = "from solution import Light, Tally\ndef test_a():\n    assert Light.red.next() is Light.Green and Light.Green.next() == Light.red\ndef test_total():\n    Tally(); Tally()\n    assert Tally.total == 2\n"
+    passes(engine, program, tests, module=True)
+    assert run(engine, program.replace("else Light.red", "else self"), tests, module=True).reward == 0.5

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from proctor.grading import pysource
 from proctor.grading.fixtures import unknown_fixture, varies_all
-from proctor.guest.counting import is_of_host
 
 _HOSTS = {"sys", "os", "platform"}  # modules that tell of the host alone
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -194,11 +193,20 @@ def _is_skip(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.skip", "skip", "self.skipTest")
 
 
+def _is_of_host(node: ast.stmt) -> bool:
+    """It names whether there is a library: ``HAS = importlib.util.find_spec("yaml") is not None``."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    looks = all(ast.unparse(call.func).rpartition(".")[2] == "find_spec" for call in calls)
+    plain = all(isinstance(part, ast.Constant) for call in calls for part in call.args)
+    names = _names(node.value) if isinstance(node, ast.Assign) else {""}
+    return bool(calls) and looks and plain and names <= {"importlib", "find_spec"}
+
+
 def _optional(tree: ast.Module) -> set[str]:
     """Names that say whether a library is here: what ``try: import numpy as np`` and its ``except ImportError`` bind."""
     found: list[str] = []
     for node in tree.body:
-        if is_of_host(node, ""):
+        if _is_of_host(node):
             found += [
                 part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
             ]
@@ -279,7 +287,7 @@ def _safe_names(tree: ast.Module) -> set[str]:
     uses: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            names = set() if is_of_host(node, "") else _names(node.value)
+            names = set() if _is_of_host(node) else _names(node.value)
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     uses.setdefault(target.id, set()).update(names)

@@ -69,6 +69,7 @@ _CODE = (
 )
 _FUNCTIONS = ("FunctionType", "LambdaType", "MethodType", "BuiltinFunctionType")
 _LOOKS |= dict.fromkeys(_FUNCTIONS, "asks whether something is a function")
+_NAMESPACES = ("globals", "locals", "vars", "dir")
 # Also behind the name of their module.
 _BY_MODULE = ("get_type_hints", "getcontext", "setcontext", "localcontext", "spec_from_file_location", "reload")
 # What belongs to one process, and the program's is another.
@@ -118,6 +119,8 @@ class _Look:
     def __init__(self, tree: ast.Module, module: str, files: Collection[str]) -> None:
         self.module, self.files = module, files
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+        taken = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        self.is_appended = module not in taken | {alias.name for node in imports for alias in node.names}
         self.libraries = {
             (alias.asname or alias.name).partition(".")[0]
             for node in imports
@@ -154,6 +157,8 @@ class _Look:
             return "loads the program again"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
             return self._opens(node)
+        if isinstance(node, ast.Call) and not node.args and self.is_appended and _dotted(node.func) in _NAMESPACES:
+            return "looks through the names around it, and the program's are among them"
         return None
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> str | None:

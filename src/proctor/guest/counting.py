@@ -58,7 +58,7 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
         before = len(tainted)
         for node in statements:
             parts = [part for part in inside(node) if kind_of(part) == "Name"]
-            if is_of_host(node, module):
+            if _is_of_host(node, module):
                 continue
             if not tainted.isdisjoint(part.id for part in parts) or _says(node, module):
                 bare = kind_of(node) in ("FunctionDef", "AsyncFunctionDef", "ClassDef")
@@ -87,7 +87,7 @@ def rows_by_program(source: str, module: str, appended: bool) -> bool:
     return any(getattr(name, "id", "") in tainted for name in inside(open_ones)) or _says(open_ones, module)
 
 
-def is_of_host(node: Any, module: str) -> bool:
+def _is_of_host(node: Any, module: str) -> bool:
     """It names whether there is a library: ``HAS = importlib.util.find_spec("yaml") is not None``."""
     calls = [part for part in inside(node) if kind_of(part) == "Call"]
     names = {part.id for part in inside(getattr(node, "value", None)) if kind_of(part) == "Name"}

@@ -9,10 +9,12 @@ from typing import Any
 from . import raising, sealing
 from .arguments import made_exception, plain_arguments
 from .claims import Claims
+from .comparing import ORDERS
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
 from .likedata import data_methods, parts
 from .reading import iterates_over_a_call
+from .soundness import MADE, is_operator
 from .standins import ASKS, METHODS, Standin, StandinType, another, blank, called_name, number_of, stop
 
 MOST_CLASSES = 10_000
@@ -39,6 +41,15 @@ def actor(target: Any) -> int:
 
 def weak(value: Any) -> Any:
     return weakref.ref(value)
+
+
+def is_word(method: Any, args: tuple[Any, ...]) -> bool:
+    """A method that an operator calls, taken by its name, whose answer is for the object to say, or one that is in doubt."""
+    name, owner = method.__via__, method.__owner__
+    if owner is None or not is_operator(name):
+        return False
+    of = (args or (None,))[0] if isinstance(owner, StandinType) else owner
+    return name in (*ORDERS, "__eq__", "__ne__") or not (isinstance(of, Standin) and of.__sound__ == MADE)
 
 
 class Exchange(Claims):

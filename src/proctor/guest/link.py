@@ -7,7 +7,7 @@ from typing import Any
 
 from . import raising, sealing
 from .comparing import ORDERS
-from .exchange import MOST_CLASSES, Exchange, actor, again
+from .exchange import MOST_CLASSES, Exchange, actor, again, is_word
 from .keeping import Kept
 from .library import Named
 from .sealing import Broken, Pipe, Reader, Writer
@@ -19,7 +19,6 @@ from .soundness import (
     data_has,
     is_arithmetic,
     is_class_name,
-    is_operator,
     is_small,
     may_be_data,
     of_special,
@@ -57,6 +56,7 @@ class Link(Exchange):
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.data_members: dict[Any, dict[str, Any]] = {}  # a class -> what it has by such names that is no object
         self.complained = False  # the program raised a TypeError in the test that runs
+        self.silent = False  # what is asked for is called as a statement
         self.asked = 0  # what the tests asked of the program
         self.called: set[type] = set()  # classes whose objects the tests made
         self.valued: set[type] = set()  # and those that they made from arguments
@@ -70,7 +70,7 @@ class Link(Exchange):
                 raise Broken("the answer cannot be read without asking the program more")
             if self.doubt:
                 raise sealing.Refused(self.doubt)
-            mark, doubt = self.doubtful(what, target, name)
+            mark, doubt = ("", "") if self.silent and what == "get" else self.doubtful(what, target, name)
             if doubt and what != "get":
                 stop("undecided", doubt)  # before the operand is sent: it may be the answer
             if what == "call" and isinstance(target, Standin) and is_word(target, args):
@@ -305,6 +305,8 @@ class Link(Exchange):
                 value = _MISSING
             finally:
                 self.asked = asked
+            if not name.isupper() and type(value) is not kind:
+                continue  # only what is of the class itself: other attributes may change
             if not isinstance(value, Standin):
                 found = self.data_members.setdefault(kind, {})
                 if value is not _MISSING and any(_alike(value, known) for at, known in found.items() if at != name):
@@ -379,15 +381,6 @@ _MISSING = object()
 def _alike(one: Any, other: Any) -> bool:
     """The same data."""
     return one is other or (type(one) is type(other) and not isinstance(one, Standin) and bool(one == other))
-
-
-def is_word(method: Any, args: tuple[Any, ...]) -> bool:
-    """A method that an operator calls, taken by its name, whose answer is for the object to say, or one that is in doubt."""
-    name, owner = method.__via__, method.__owner__
-    if owner is None or not is_operator(name):
-        return False
-    of = (args or (None,))[0] if isinstance(owner, StandinType) else owner
-    return name in (*ORDERS, "__eq__", "__ne__") or not (isinstance(of, Standin) and of.__sound__ == MADE)
 
 
 def _is_of_class(what: str, target: Any) -> bool:

@@ -16,7 +16,7 @@ from .library import Named
 from .raising import ErrorType
 from .standins import BY_NAME, METHODS, Standin, StandinType, number_of, said_equal
 
-ATTRIBUTE, TYPE, NAMED, JOINED = "__attribute__", "__type__", "__named__", "__joined__"
+ATTRIBUTE, TYPE, NAMED, JOINED, DONE = "__attribute__", "__type__", "__named__", "__joined__", "__done__"
 # What is known here of a class, and of a class of exceptions.
 _OF_CLASS = frozenset(("__name__",))
 _OF_ERROR = frozenset("__name__ __mro__ __bases__ __base__ __class__ mro".split())
@@ -31,7 +31,7 @@ def is_looked_up(name: str) -> bool:
 
 def prepare(tests: str, space: dict[str, Any]) -> None:
     """Have what looks into an object done by the program's side, where the object is."""
-    space |= {ATTRIBUTE: attribute, TYPE: type_of, NAMED: named, JOINED: joined}
+    space |= {ATTRIBUTE: attribute, TYPE: type_of, NAMED: named, JOINED: joined, DONE: done}
     if "dataclasses" in tests:
         import dataclasses
 
@@ -98,6 +98,18 @@ def named(of: Any) -> Any:
     if not issubclass(type(of), StandinType):
         return of
     return lambda *args, **keywords: of.__link__.ask("call", of, BY_NAME, args, keywords)
+
+
+def done(of: Any, name: str) -> Any:
+    """A method that is called as a statement, for what it does."""
+    if not issubclass(type(of), Standin):
+        return getattr(of, name)
+    link = type(of).__link__
+    link.silent = True
+    try:
+        return getattr(of, name)
+    finally:
+        link.silent = False
 
 
 def _has(of: Any, name: str) -> bool:

@@ -163,13 +163,21 @@ def names_written(source: str) -> frozenset[str]:
 
 
 def members(source: str) -> dict[str, set[str]]:
-    """By the program's name of a class what the source takes from it by names in capitals, as of an enumeration."""
+    """By the program's name of a class what the source takes from it as of an enumeration.
+
+    By names in capitals; of what is written as a class also by any other that it does not call.
+    """
     tree, found = parsed(source), dict[str, set[str]]()
     real = {alias.asname: alias.name for node in inside(tree) if kind_of(node) == "ImportFrom"
             for alias in node.names if alias.asname}  # fmt: skip
+    calls = {id(node.func) for node in inside(tree) if kind_of(node) == "Call"}
     for node in inside(tree):
-        if kind_of(node) == "Attribute" and node.attr.isupper() and node.attr[0] != "_":
+        if kind_of(node) == "Attribute" and node.attr[0] != "_":
             name = getattr(node.value, "attr", getattr(node.value, "id", ""))
+            if not (
+                node.attr.isupper() or (is_class_name(name) and kind_of(node.ctx) == "Load" and id(node) not in calls)
+            ):
+                continue
             found.setdefault(real.get(name, name), set()).add(node.attr)
     return found
 

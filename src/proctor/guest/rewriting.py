@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from .lineage import ISINSTANCE, ISSUBCLASS, is_instance
-from .looking import ATTRIBUTE, JOINED, NAMED, TYPE, is_looked_up
+from .looking import ATTRIBUTE, DONE, JOINED, NAMED, TYPE, is_looked_up
 from .reading import inside, kind_of
-from .soundness import is_class_name
+from .soundness import is_class_name, is_silent
 from .standins import Standin, stop
 
 NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
@@ -27,6 +27,7 @@ def rewrite(tree: Any) -> None:
     """All that is done to the tests' tree."""
     assertions(tree)
     own = _own_names(tree)
+    statements(tree)
     calls(tree, own)
     identity(tree)
     classes(tree, own)
@@ -46,6 +47,17 @@ def _own_names(tree: Any) -> set[str]:
         elif kind == "MatchMapping":
             found.add(node.rest or "")
     return found
+
+
+def statements(tree: Any) -> None:
+    """Make each method that is called as a statement one of ``__done__``, but where a ``with`` or ``try`` sees it fail."""
+    blocks = [node for node in inside(tree) if kind_of(node) in ("With", "AsyncWith", "Try", "TryStar")]
+    seen = {id(part) for block in blocks for part in inside(block)}
+    for node in inside(tree):
+        call: Any = node.value if kind_of(node) == "Expr" and id(node) not in seen else None
+        method: Any = call.func if kind_of(call) == "Call" else None
+        if kind_of(method) == "Attribute" and is_silent(method.attr) and not is_looked_up(method.attr):
+            call.func = _call(DONE, [method.value, _ast.Constant(value=method.attr, **_place(method))], method)
 
 
 def calls(tree: Any, own: set[str]) -> None:

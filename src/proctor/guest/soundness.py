@@ -29,6 +29,8 @@ _DATA = frozenset(name for kind in sealing.COPIED for name in dir(kind) if name[
 _METHODS = frozenset(
     name for name in _DATA if all(callable(getattr(kind, name)) for kind in sealing.COPIED if hasattr(kind, name))
 )
+# What data does without a word, whatever it holds, and what of data is no method: called for what it does, it judges nothing.
+_SILENT = frozenset("add append appendleft clear discard extend extendleft insert update".split())
 _BEYOND_DOUBT = frozenset(f"__{name}__" for name in "call next enter exit str repr format hash bool eq ne del".split())
 # Operators whose result is often of the operands' class, or a part that is.
 _OF_A_KIND = frozenset(
@@ -54,6 +56,11 @@ def only_method(name: str) -> bool:
 def has(kind: type, name: str) -> bool:
     """A class made here has a special method; looked up without asking the program."""
     return any(name in type.__dict__["__dict__"].__get__(base) for base in type.mro(kind))
+
+
+def is_silent(name: str) -> bool:
+    """A call of that name, as a statement, is judged by nothing: of data it never fails, or always."""
+    return name in _SILENT or name not in _METHODS
 
 
 def is_arithmetic(name: str) -> bool:

@@ -75,6 +75,9 @@ class StandinType(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         cls.__link__.ask("set", cls, name, (value,))
 
+    def __delattr__(cls, name: str) -> None:
+        cls.__link__.ask("delete", cls, name)
+
     def __bool__(cls) -> bool:
         return True
 
