@@ -106,6 +106,9 @@ class FakeBoundary:
         self.over: list[AgentProcess] = []
         self.threads: list[threading.Thread] = []
 
+    def prepare(self, image: Image) -> None:
+        pass
+
     def start(self, image: Image, number: int) -> AgentProcess:
         host, guest = socket.socketpair()
         lifeline, watched = socket.socketpair()
