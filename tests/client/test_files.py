@@ -237,3 +237,15 @@ def test_errors_name_the_file(sbx: Any) -> None:
     for work in (sbx.files.read, sbx.files.stat, sbx.files.list):
         with pytest.raises(NotFoundError, match=r"nope.*: No such file or directory"):
             work("nope")
+
+
+def test_a_listing_that_is_cut_is_an_error_and_not_a_short_one(runtime: Any) -> None:
+    with runtime.sandboxes.create(memory_mib=256) as sbx:
+        deep = "import os\nfor _ in range(990):\n    os.mkdir('d'); os.chdir('d')\nfor i in range(12000): os.mkdir(f'x{i}')\n"
+        assert sbx.exec(["python3", "-c", deep], timeout_ms=60_000).exit_code == 0
+        try:
+            assert sbx.files.glob("**/*.py") == []  # this host is fast
+        except InvalidRequestError as exc:
+            assert exc.code == "too_many_files"
+        assert len(sbx.files.list(depth=1000, limit=5)) == 5
+        assert sbx.exec("echo alive").stdout == "alive\n"

@@ -19,6 +19,7 @@ from test_kept import (  # noqa: F401
 )
 from test_links import (  # noqa: F401
     judged,
+    test_a_name_that_is_roots_file_by_turns_lends_no_rights,
     test_a_way_that_changes_meanwhile_leads_nowhere_else,
     test_links_in_a_circle_are_said,
     test_reading_goes_where_the_user_could_read,

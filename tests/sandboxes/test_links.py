@@ -111,6 +111,63 @@ def test_a_way_that_changes_meanwhile_leads_nowhere_else(boxes: Boxes, judged: S
     assert boxes.sh(judged, "cat /srv/tests/answer", user="root").stdout.decode() == f"{EXPECTED}\n"
 
 
+def test_a_name_that_is_roots_file_by_turns_lends_no_rights(boxes: Boxes, judged: Sandbox) -> None:
+    """Root's own file and a link of the user's change places: what is behind the link is not read with root's rights."""
+    boxes.sh(
+        judged,
+        "echo notes > /workspace/w; chmod 644 /workspace/w; mkdir /workspace/own; echo x > /workspace/own/x",
+        user="root",
+    )
+    boxes.sh(judged, "ln -s /srv/tests/answer v; ln -s /srv/tests d; mkdir e")
+    swap = "import ctypes\nlibc = ctypes.CDLL(None)\nwhile True: libc.renameat2(-100, b'w', -100, b'v', 2); libc.renameat2(-100, b'own', -100, b'd', 2)"
+    boxes.sh(judged, f'nohup setsid python3 -c "{swap}" > /dev/null 2>&1 & sleep 0.3')
+    before = boxes.sh(judged, "ls -lR /srv/tests", user="root").stdout
+    seen = []
+    for _ in range(400):
+        for work in (
+            lambda: seen.append(boxes.read(judged, "w")),
+            lambda: seen.append("|".join(rows(boxes, judged, "own")).encode()),
+            lambda: boxes.file(judged, "write", b"forged", path="own/answer"),
+            lambda: boxes.file(judged, "mkdir", path="own/made"),
+        ):
+            try:
+                work()
+            except SandboxError as exc:
+                seen.append(exc.code.encode())
+    assert b"notes\n" in seen
+    assert EXPECTED.encode() not in b"".join(seen)
+    assert b"keep" not in b"".join(seen)
+    assert boxes.sh(judged, "ls -lR /srv/tests", user="root").stdout == before
+
+
+def test_a_directory_that_is_there_behind_a_link_is_a_directory(boxes: Boxes, judged: Sandbox) -> None:
+    boxes.sh(judged, "ln -s /tmp tmp; ln -s /opt opt; touch file")
+    for path in ("tmp", "tmp/", "opt", "tmp/new", "/", ".", "/tmp"):
+        boxes.file(judged, "mkdir", path=path)
+    for path in ("file/", "file/."):
+        for name in ("open", "stat"):
+            with pytest.raises(SandboxError, match="Not a directory"):
+                boxes.file(judged, name, path=path)
+    with pytest.raises(SandboxError, match="Not a directory"):
+        boxes.file(judged, "mkdir", path="file")
+    assert boxes.file(judged, "stat", path="/proc/self")[0]["info"]["kind"] == "directory"
+    assert boxes.file(judged, "stat", path="tmp/")[0]["info"]["kind"] == "directory"
+
+
+def test_a_deep_tree_is_listed_in_no_more_than_seconds(boxes: Boxes, judged: Sandbox) -> None:
+    """And what is cut is told; the sandbox goes on."""
+    deep = (
+        "import os\nfor _ in range(800):\n    os.mkdir('d'); os.chdir('d')\nfor i in range(4000): os.mkdir(f'x{i}')\n"
+    )
+    assert boxes.sh(judged, f'python3 -c "{deep}"').exit_code == 0
+    answer, found = boxes.file(judged, "list", path=".", depth=5000, glob="**/*.py")
+    assert found == b"[]"
+    assert answer["more"] in (True, False)  # by how busy this host is
+    assert boxes.sh(judged, "echo alive").stdout == b"alive\n"
+    listed = json.loads(boxes.file(judged, "list", path=".", depth=100)[1])
+    assert [row["path"].count("/d") for row in listed[:100]] == list(range(1, 101))
+
+
 def test_links_in_a_circle_are_said(boxes: Boxes, judged: Sandbox) -> None:
     boxes.sh(judged, "ln -s a b; ln -s b a; ln -s . self")
     with pytest.raises(SandboxError, match="symbolic links"):

@@ -92,11 +92,16 @@ class AsyncFiles:
         depth = whole("depth", 1 if depth is None else depth, least=1, most=1000)
         if limit is not None:
             limit = whole("limit", limit, least=1, most=local.MOST_FILES)
-        rows, _ = await self._door.call(
+        rows, more = await self._door.call(
             self._door.backend.list_files(
                 self._id, checked_path("path", path), depth=depth, glob=glob, hidden=hidden is not False, limit=limit
             )
         )
+        if more and len(rows) != limit:
+            raise InvalidRequestError(
+                f"what is below {path!a} is more than can be listed at once",
+                code="too_many_files", status=400, hint="name a directory in it, fewer levels, or a limit",
+            )  # fmt: skip
         return [file_record(row) for row in rows]
 
     @spellings

@@ -14,6 +14,7 @@ import fnmatch
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ PIECE = 1 << 20
 MOST_OPEN = 64
 _MOST_LISTED = 100_000
 _MOST_BYTES = 15 << 20  # of a listing
+_LIST_S = 5.0  # a listing that takes longer is cut: pid 1 does nothing else meanwhile
 
 
 Place = tuple[int, str, str]  # of a file that is being written: its directory, its name meanwhile, its name then
@@ -165,11 +167,8 @@ class Files:
 
     def mkdir(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """A directory and what it lies in; one that is there is left as it is."""
-        with ways.find(self.path(header), self.uid, make=True) as way:
-            try:
-                ways.mkdir(way, self.uid)
-            except FileExistsError:
-                os.close(os.open(way.name, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way.folder))
+        with ways.find(self.path(header).rstrip("/"), self.uid, make=True) as way:
+            ways.mkdir(way, self.uid)
         return {}
 
     def remove(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
@@ -202,20 +201,22 @@ class Files:
 
     def stat(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
         """What a path is; a link is followed unless ``link``."""
-        with ways.find(self.path(header), self.uid, follow=not header.get("link")) as way:
+        path = self.path(header).rstrip("/") if header.get("link") else self.path(header)
+        with ways.find(path, self.uid, follow=not header.get("link")) as way:
             return {"info": describe(self.path(header), way.folder, way.name)}
 
     @contextlib.contextmanager
     def _last(self, header: dict[str, Any], key: str = "path", make: bool = False) -> Iterator[ways.Way]:
         """The way to a name that is to be taken away or made, its last link not followed."""
-        with ways.find(self.path(header, key), self.uid, follow=False, make=make) as way:
+        with ways.find(self.path(header, key).rstrip("/"), self.uid, follow=False, make=make) as way:
             way.allow_change()
             yield way
 
     def list(self, header: dict[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """What is below a directory, ``depth`` levels deep, in the order of names.
 
-        ``glob`` is matched with the path from there; ``hidden`` shows names that begin with a dot; at most ``limit``.
+        ``glob`` is matched with the path from there; ``hidden`` shows names that begin with a dot; at most ``limit``, and what
+        is found in some seconds: ``more`` tells that there is more.
         """
         top = self.path(header).rstrip("/")
         limit, size = min(header.get("limit") or _MOST_LISTED, _MOST_LISTED), 0
@@ -224,59 +225,41 @@ class Files:
         waiting = [("", header.get("depth") or 1)]
         more = False
         begin, way = open_file(top or "/", os.O_RDONLY | os.O_DIRECTORY, self.uid)
+        tree = ways.Below(begin, way)
+        end = time.monotonic() + _LIST_S
         try:
             while waiting and not more:
                 inside, depth = waiting.pop()
                 try:
-                    folder = self._below(begin, inside, way)
+                    names = sorted(os.listdir(tree.enter(inside)))
                 except OSError:
                     if not inside:
                         raise
                     continue
                 below = []
-                try:
-                    for name in sorted(os.listdir(folder)):
-                        if name.startswith(".") and not hidden:
-                            continue
-                        path = f"{inside}/{name}" if inside else name
-                        try:
-                            info = describe(f"{top}/{path}", folder, name)
-                        except OSError:
-                            continue
-                        if info["kind"] == "directory" and depth > 1 and f"{top}/{path}" not in ("/proc", "/dev"):
-                            below.append((path, depth - 1))
-                        if pattern is not None and not matches(path, pattern):
-                            continue
-                        row = json.dumps(info).encode()
-                        size += len(row) + 1
-                        if len(rows) >= limit or size > _MOST_BYTES:
-                            more = True
-                            break
-                        rows.append(row)
-                finally:
-                    os.close(folder)
+                for name in names:
+                    if name.startswith(".") and not hidden:
+                        continue
+                    path = f"{inside}/{name}" if inside else name
+                    try:
+                        info = describe(f"{top}/{path}", tree.last, name)
+                    except OSError:
+                        continue
+                    if info["kind"] == "directory" and depth > 1 and f"{top}/{path}" not in ("/proc", "/dev"):
+                        below.append((path, depth - 1))
+                    if pattern is not None and not matches(path, pattern):
+                        continue
+                    row = json.dumps(info).encode()
+                    size += len(row) + 1
+                    if len(rows) >= limit or size > _MOST_BYTES:
+                        more = True
+                        break
+                    rows.append(row)
                 waiting += reversed(below)
+                more = more or (bool(waiting) and time.monotonic() > end)
         finally:
-            os.close(begin)
+            tree.close()
         return {"more": more}, b"[" + b",".join(rows) + b"]"
-
-    @staticmethod
-    def _below(top: int, inside: str, way: ways.Way) -> int:
-        """The open directory of a path below another; nothing of it may have become a link."""
-        folder = os.dup(top)
-        for name in [".", *inside.split("/")] if inside else ["."]:
-            above = folder
-            try:
-                way.allow(os.fstat(above), ways.SEARCH)
-                folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-            finally:
-                os.close(above)
-        try:
-            way.allow(os.fstat(folder), ways.READ)
-        except BaseException:
-            os.close(folder)
-            raise
-        return folder
 
 
 def matches(path: str, pattern: str) -> bool:

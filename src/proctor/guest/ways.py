@@ -22,6 +22,7 @@ from . import linux
 PROC, SYS = 0x9FA0, 0x62656572
 READ, WRITE, SEARCH = 4, 2, 1
 _MOST_LINKS = 40  # as the kernel's own
+_MOST_HELD = 64  # open directories
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -90,9 +91,13 @@ def find(path: str, user: int, *, follow: bool = True, make: bool = False) -> It
                 info = None
             if info is not None and stat.S_ISLNK(info.st_mode) and (names or follow):
                 links += 1
-                target, owner = _link(way)
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                found = _link(way, user, plain=below == ["proc"])
+                if found is None:
+                    names.append(way.name)  # it is no link any more
+                    continue
+                target, owner = found
                 if owner == user:
                     way.user = user
                 if target.startswith("/"):
@@ -107,6 +112,10 @@ def find(path: str, user: int, *, follow: bool = True, make: bool = False) -> It
                 else:
                     below.append(way.name)
                 way.name = "."
+        if way.name != "." and path.endswith(("/", "/.")):
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.lstat(way.name, dir_fd=way.folder).st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         way.path = "/" + "/".join([*below, *([] if way.name == "." else [way.name])])
         yield way
     finally:
@@ -114,10 +123,19 @@ def find(path: str, user: int, *, follow: bool = True, make: bool = False) -> It
 
 
 def mkdir(way: Way, user: int) -> None:
-    """Make the last name of a way a directory of the user's."""
+    """See that the last name of a way is a directory: one that is made is the user's."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(way.name, dir_fd=way.folder).st_mode):
+            return
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     way.allow_change()
     os.mkdir(way.name, 0o755, dir_fd=way.folder)
-    os.chown(way.name, user, user, dir_fd=way.folder, follow_symlinks=False)
+    made = os.open(way.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way.folder)
+    try:
+        if not os.listdir(made):  # else a program has put another in its place
+            os.fchown(made, user, user)
+    finally:
+        os.close(made)
 
 
 def open_file(path: str, flags: int, user: int) -> tuple[int, Way]:
@@ -149,27 +167,75 @@ def open_file(path: str, flags: int, user: int) -> tuple[int, Way]:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
+class Below:
+    """Directories below an open one, entered in any order; none through a link.
+
+    Those on the way to the last are held, so that its siblings and what is in it are one step away.
+
+    Args:
+        top: descriptor of that directory, closed with this.
+        way: by which it was found.
+    """
+
+    def __init__(self, top: int, way: Way) -> None:
+        self._way = way
+        self._held: list[tuple[list[str], int]] = [([], top)]
+
+    @property
+    def last(self) -> int:
+        """Descriptor of the directory that was entered last."""
+        return self._held[-1][1]
+
+    def enter(self, path: str) -> int:
+        """Open a directory by its path from the top; "" is the top.
+
+        Raises:
+            OSError: it is not there any more, is a link by now, or whose way it is may not read it.
+        """
+        names = path.split("/") if path else []
+        while self._held[-1][0] != names[: len(self._held[-1][0])]:
+            os.close(self._held.pop()[1])
+        for count in range(len(self._held[-1][0]), len(names)):
+            self._way.allow(os.fstat(self.last), SEARCH)
+            fd = os.open(names[count], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.last)
+            self._held.append((names[: count + 1], fd))
+            if len(self._held) > _MOST_HELD:
+                os.close(self._held.pop(1)[1])
+        self._way.allow(os.fstat(self.last), READ)
+        return self.last
+
+    def close(self) -> None:
+        """Close all."""
+        while self._held:
+            os.close(self._held.pop()[1])
+
+
 def _step(way: Way, fd: int) -> None:
     os.close(way.folder)
     way.folder = fd
 
 
-def _link(way: Way) -> tuple[str, int]:
-    """Where a link leads and whose it is; of one moment, so that nobody changes it between."""
+def _link(way: Way, user: int, *, plain: bool) -> tuple[str, int] | None:
+    """Where a link leads and whose it is, of one moment; None where the name is no link any more.
+
+    Args:
+        plain: it is one of /proc's own few that name a path.
+    """
     link = os.open(way.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way.folder)
     try:
-        if linux.filesystem(link) in (PROC, SYS):
+        info = os.fstat(link)
+        if not stat.S_ISLNK(info.st_mode):
+            return None
+        if linux.filesystem(link) in (PROC, SYS) and not plain:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        owner = os.fstat(link).st_uid
         try:
-            return os.readlink("", dir_fd=link), owner
+            return os.readlink("", dir_fd=link), info.st_uid
         except OSError as exc:
             if exc.errno not in (errno.ENOENT, errno.EINVAL, errno.ENOTDIR):
                 raise
         # gVisor reads no link by its descriptor. By its name it may be another by now, if its directory is not root's.
         folder = os.fstat(way.folder)
-        if folder.st_uid != 0 or folder.st_mode & 0o022:
-            owner = max(owner, way.user, 1)
-        return os.readlink(way.name, dir_fd=way.folder), owner
+        anybodys = folder.st_uid != 0 or folder.st_mode & 0o022
+        return os.readlink(way.name, dir_fd=way.folder), user if anybodys else info.st_uid
     finally:
         os.close(link)
