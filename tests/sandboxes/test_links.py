@@ -168,6 +168,14 @@ def test_a_deep_tree_is_listed_in_no_more_than_seconds(boxes: Boxes, judged: San
     assert [row["path"].count("/d") for row in listed[:100]] == list(range(1, 101))
 
 
+def test_a_lease_on_a_file_is_said_to_be_a_programs(boxes: Boxes, judged: Sandbox) -> None:
+    hold = "import fcntl, os, signal, time\nsignal.signal(signal.SIGIO, signal.SIG_IGN)\nf = os.open('f', os.O_RDWR | os.O_CREAT)\nfcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)\ntime.sleep(60)"
+    boxes.sh(judged, f'nohup setsid python3 -c "{hold}" > /dev/null 2>&1 & sleep 1')
+    with pytest.raises(SandboxError, match="a program of the sandbox holds a lease") as caught:
+        boxes.read(judged, "f")
+    assert caught.value.code == "not_a_file"
+
+
 def test_links_in_a_circle_are_said(boxes: Boxes, judged: Sandbox) -> None:
     boxes.sh(judged, "ln -s a b; ln -s b a; ln -s . self")
     with pytest.raises(SandboxError, match="symbolic links"):

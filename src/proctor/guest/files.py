@@ -45,6 +45,10 @@ def open_file(path: str, flags: int, user: int) -> tuple[int, ways.Way]:
         fd, way = ways.open_file(path, flags, user)
     except ValueError:
         raise Refused("not_a_file", f"{path!r} is no regular file") from None
+    except BlockingIOError:
+        raise Refused(
+            "not_a_file", f"{path!r} cannot be opened: a program of the sandbox holds a lease on it"
+        ) from None
     return high(fd), way
 
 
