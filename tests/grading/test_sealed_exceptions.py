@@ -136,3 +136,15 @@ def test_both():
     assert found.reward == 1.0, found.cases
     wrong = program.replace("self.error = e", "self.error = ValueError('boom')").replace("[b, a]", "[a, b]")
     assert run(engine, wrong, tests, module=True).reward == 0.0
+
+
+def test_an_answer_that_cannot_be_sent_is_no_exception_that_tests_expect(engine: SyncEngine) -> None:
+    tests = """
+import pytest
+def test_large():
+    with pytest.raises(Exception): many(3_000_000)
+def test_small(): assert many(3) == [0, 1, 2]
+"""
+    assert run(engine, "def many(n): return list(range(n))\n", tests).reward is None
+    refuses = "def many(n):\n    if n > 10**6: raise ValueError('too large')\n    return list(range(n))\n"
+    passes(engine, refuses, tests)

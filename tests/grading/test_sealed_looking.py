@@ -319,3 +319,19 @@ def test_members_of_an_enumeration_may_have_any_name(engine: SyncEngine) -> None
     tests = "from solution import Light, Tally\ndef test_a():\n    assert Light.red.next() is Light.Green and Light.Green.next() == Light.red\ndef test_total():\n    Tally(); Tally()\n    assert Tally.total == 2\n"
     passes(engine, program, tests, module=True)
     assert run(engine, program.replace("else Light.red", "else self"), tests, module=True).reward == 0.5
+
+
+def test_a_private_helper_of_a_test_class_is_called_by_its_own_name(engine: SyncEngine) -> None:
+    tests = """
+import unittest
+class TestF(unittest.TestCase):
+    def __check(self, value, expected): self.assertEqual(f(value), expected)
+    def test_a(self):
+        self.__check(1, 2)
+        self.__check(3, 4)
+class TestG:
+    def __check(self, value): assert f(value) == value + 1
+    def test_b(self): self.__check(5)
+"""
+    passes(engine, "def f(x): return x + 1\n", tests)
+    assert run(engine, "def f(x): return x\n", tests).reward == 0.0

@@ -110,6 +110,8 @@ class Link(Exchange):
                     str(exc) if isinstance(exc, Broken) else f"{type(exc).__name__} while the program answered"
                 )
                 raise
+            if error is _UNSENT:
+                stop("undecided", "an answer of the program's is too large or too deep to be sent")
             try:
                 if error is not None:
                     self.claim = mark or self.claim
@@ -341,6 +343,8 @@ class Link(Exchange):
         for text, stream in zip(texts, (sys.stdout, sys.stderr), strict=True):
             if text:
                 stream.write(text)
+        if data[:1] == b"U":
+            error = _UNSENT
         return error, None if error is not None else value
 
     def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str, str]:
@@ -376,6 +380,7 @@ class Link(Exchange):
 
 
 _MISSING = object()
+_UNSENT = Exception()
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -56,7 +56,11 @@ def statements(tree: Any) -> None:
     for node in inside(tree):
         call: Any = node.value if kind_of(node) == "Expr" and id(node) not in seen else None
         method: Any = call.func if kind_of(call) == "Call" else None
-        if kind_of(method) == "Attribute" and is_silent(method.attr) and not is_looked_up(method.attr):
+        if (
+            kind_of(method) != "Attribute" or method.attr[:2] == "__"
+        ):  # of a class's own private names Python makes others
+            continue
+        if is_silent(method.attr) and not is_looked_up(method.attr):
             call.func = _call(DONE, [method.value, _ast.Constant(value=method.attr, **_place(method))], method)
 
 

@@ -84,9 +84,15 @@ class Server:
         """Do what one request asks for, and answer; Broken where nobody listens any more."""
         try:
             result = self.act(what, target, name, arguments, keywords)
-            self.answer(b"V", result)
         except BaseException as exc:
             self.failed(exc)
+            return
+        try:
+            self.answer(b"V", result)
+        except Broken:
+            raise
+        except BaseException as exc:
+            self.unsent(exc)
 
     def act(self, what: str, target: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What one request asks for."""
@@ -228,8 +234,12 @@ class Server:
             self.answer(b"E", (exc, *told))
         except Broken:
             raise
-        except BaseException:
-            self.answer(b"E", (RuntimeError(type(exc).__name__[:100]), None, (), None, None), changed=False)
+        except BaseException as why:
+            self.unsent(why)
+
+    def unsent(self, why: BaseException) -> None:
+        """Say that there is an answer which cannot be sent: it is no exception of the program's, which tests may expect."""
+        self.answer(b"U", type(why).__name__[:100], changed=False)
 
     def text(self, number: int, stream: Any) -> str:
         """What was printed to a stream since the last answer."""
