@@ -145,6 +145,7 @@ def test_large():
     with pytest.raises(Exception): many(3_000_000)
 def test_small(): assert many(3) == [0, 1, 2]
 """
-    assert run(engine, "def many(n): return list(range(n))\n", tests).reward is None
+    assert run(engine, "def many(n): return list(range(n))\n", tests).reward == 0.5
+    assert run(engine, "def many(n): raise ValueError([0] * 3_000_000)\n", tests).reward == 0.0
     refuses = "def many(n):\n    if n > 10**6: raise ValueError('too large')\n    return list(range(n))\n"
     passes(engine, refuses, tests)

@@ -111,7 +111,7 @@ class Link(Exchange):
                 )
                 raise
             if error is _UNSENT:
-                stop("undecided", "an answer of the program's is too large or too deep to be sent")
+                raise sealing.Unsent("an answer of the program's is too large or too deep to be sent")
             try:
                 if error is not None:
                     self.claim = mark or self.claim

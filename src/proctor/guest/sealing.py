@@ -58,6 +58,10 @@ class Broken(Exception):
     """The other side is gone, or what it wrote cannot be read."""
 
 
+class Unsent(BaseException):
+    """An answer that cannot be sent: no exception that a test may expect, so that its test fails."""
+
+
 class Pipe:
     """Whole messages over a pair of descriptors."""
 
