@@ -150,6 +150,11 @@ def test_a_directory_that_is_there_behind_a_link_is_a_directory(boxes: Boxes, ju
                 boxes.file(judged, name, path=path)
     with pytest.raises(SandboxError, match="Not a directory"):
         boxes.file(judged, "mkdir", path="file")
+    boxes.file(judged, "mkdir", path="a/b")
+    for path in ("a/b/..", "/", "a/b/../.."):
+        with pytest.raises(SandboxError, match="Invalid argument"):
+            boxes.file(judged, "remove", path=path, recursive=True)
+    assert boxes.sh(judged, "ls a").stdout == b"b\n"
     assert boxes.file(judged, "stat", path="/proc/self")[0]["info"]["kind"] == "directory"
     assert boxes.file(judged, "stat", path="tmp/")[0]["info"]["kind"] == "directory"
 

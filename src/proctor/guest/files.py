@@ -213,6 +213,8 @@ class Files:
     def _last(self, header: dict[str, Any], key: str = "path", make: bool = False) -> Iterator[ways.Way]:
         """The way to a name that is to be taken away or made, its last link not followed."""
         with ways.find(self.path(header, key).rstrip("/"), self.uid, follow=False, make=make) as way:
+            if way.name == ".":  # a way that ends in .. or at the root
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             way.allow_change()
             yield way
 
