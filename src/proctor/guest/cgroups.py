@@ -205,6 +205,13 @@ class Group:
 
     # ------------------------------------------------------------ around a kernel of its own
 
+    def stay_out(self) -> Group:
+        """Let go of what a process joins it by: this one only looks, and sets bounds."""
+        for fd in self.procs:
+            os.close(fd)
+        self.procs = []
+        return self
+
     def meters(self) -> dict[str, int]:
         """Descriptors of this group's meters, by name: those of ``surround``."""
         found = {"cpu": self._cpu, "cpu_stat": self._stat, "memory": self._usage}

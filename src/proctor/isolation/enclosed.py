@@ -93,9 +93,7 @@ class EnclosedBoundary(LobbyBoundary):
             for path in paths:
                 sweep.remove_group(path)
             raise
-        for fd in meter.procs:
-            os.close(fd)
-        meter.procs = []
+        meter.stay_out()
         meter.set_cpu(len(os.sched_getaffinity(0)))
         self._groups[name] = ContainerGroup(paths, meter)
         return agent

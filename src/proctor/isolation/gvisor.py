@@ -78,7 +78,7 @@ class GvisorBoundary(JailBoundary):
 
     def _begin(self, image: Image, name: str, more: dict[str, Any]) -> AgentProcess:
         """Start a container, new or saved; one that shall pause is not told what it waits for."""
-        group = _group(cgroups.create(name) if self.cgroup else [])
+        group = cgroups.Group(cgroups.create(name) if self.cgroup else []).stay_out()
         try:
             meters = group.meters()
             agent = self.spawn(image, name, {"meters": list(meters), "runsc": self._told(), **more})
@@ -106,7 +106,7 @@ class GvisorBoundary(JailBoundary):
     def _meters(self) -> list[str]:
         """Names of the meters that a container gets here."""
         name = self.name(0)
-        group = _group(cgroups.create(name) if self.cgroup else [])
+        group = cgroups.Group(cgroups.create(name) if self.cgroup else []).stay_out()
         try:
             return list(group.meters())
         finally:
@@ -123,15 +123,6 @@ class GvisorBoundary(JailBoundary):
 
     def give_back(self, identity: int) -> None:
         """Nothing to do: none was taken."""
-
-
-def _group(paths: list[str]) -> cgroups.Group:
-    """A control group that this process does not join."""
-    group = cgroups.Group(paths)
-    for fd in group.procs:
-        os.close(fd)
-    group.procs = []
-    return group
 
 
 def has_nvproxy() -> bool:

@@ -117,10 +117,7 @@ class Around:
 
     def __init__(self, memory_mib: int, paths: list[str]) -> None:
         self.supervisor, self.memory_mib = -1, memory_mib
-        group = cgroups.Group(paths)
-        for fd in group.procs:
-            os.close(fd)
-        group.procs = []
+        group = cgroups.Group(paths).stay_out()
         group.set_memory(memory_mib + _OWN_MIB << 20)
         group.set_pids(_TASKS)
         group.set_cpu(min(2, len(os.sched_getaffinity(0))))  # the machine's one, and QEMU's own loop
