@@ -335,3 +335,88 @@ class TestG:
 """
     passes(engine, "def f(x): return x + 1\n", tests)
     assert run(engine, "def f(x): return x\n", tests).reward == 0.0
+
+
+TEXT = "class Text(str):\n    def __eq__(s, o): return s.lower() == o.lower()\n    def __hash__(s): return hash(s.lower())\n"
+TABLE = "class Table(dict):\n    def __eq__(s, o): return dict.__eq__(s, o)\n    __hash__ = None\n"
+
+
+def test_a_class_with_an_operator_of_its_own_is_still_made_from_data(engine: SyncEngine) -> None:
+    tests = """
+import json
+def test_text():
+    assert isinstance(Text('A'), str) and issubclass(Text, str) and not issubclass(Text, dict)
+    assert json.dumps([Text('A')]) == '["A"]' and '-'.join([Text('A'), 'b']) == 'A-b'
+def test_table():
+    assert isinstance(Table(a=1), dict) and json.loads(json.dumps(Table(a=1))) == {'a': 1}
+"""
+    passes(engine, TEXT + TABLE, tests)
+    bare = "class Text:\n    def __init__(s, x): pass\nclass Table:\n    def __init__(s, **x): pass\n"
+    assert run(engine, bare, tests).reward == 0.0
+    tests = "assert not isinstance(clean('A'), str)"
+    passes(engine, "def clean(x): return None\n", tests)
+    assert run(engine, TEXT + "def clean(x): return Text(x)\n", tests).reward == 0.0
+
+
+HOLDERS = {
+    "ChainMap": "from collections import ChainMap\ndef load(): return ChainMap({'a': 1})\n",
+    "SimpleNamespace": "from types import SimpleNamespace\ndef load(): return SimpleNamespace(a=1)\n",
+    "UserDict": "from collections import UserDict\ndef load(): return UserDict(a=1)\n",
+    "derived": "from collections import UserDict\nclass D(UserDict): pass\ndef load(): return D(a=1)\n",
+    "Mapping": "from collections.abc import Mapping\nclass M(Mapping):\n    def __getitem__(s, k): return {'a': 1}[k]\n    def __iter__(s): return iter('a')\n    def __len__(s): return 1\ndef load(): return M()\n",
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_only_holds_data_does_not_go_where_data_goes(engine: SyncEngine, name: str) -> None:
+    tests = "import json\nassert json.loads(json.dumps(load())) == {'a': 1}\n"
+    passes(engine, "def load(): return {'a': 1}\n", tests)
+    passes(engine, "class D(dict): pass\ndef load(): return D(a=1)\n", tests)
+    assert run(engine, HOLDERS[name], tests).reward == 0.0
+    tests = "import json, pytest\nwith pytest.raises(TypeError): json.dumps(load())\n"
+    passes(engine, HOLDERS[name], tests)
+    assert run(engine, "def load(): return {'a': 1}\n", tests).reward == 0.0
+
+
+def test_a_text_that_only_holds_one_is_not_joined(engine: SyncEngine) -> None:
+    tests = "assert '-'.join(words('a b')) == 'a-b'"
+    passes(engine, "def words(s): return s.split()\n", tests)
+    wrong = "from collections import UserString\ndef words(s): return [UserString(w) for w in s.split()]\n"
+    assert run(engine, wrong, tests).reward == 0.0
+
+
+def test_the_class_of_an_object_is_its_own(engine: SyncEngine) -> None:
+    program = (
+        "from enum import IntEnum\nclass Stack(list): pass\nclass Level(IntEnum):\n    LOW = 1\ndef f(): return [1]\n"
+    )
+    tests = """
+def test_own():
+    assert Stack().__class__.__name__ == 'Stack' and Stack().__class__ is Stack and Level.LOW.__class__ is Level
+def test_plain(): assert f() == [1] and f().__class__ is list
+"""
+    passes(engine, program, tests)
+    assert run(engine, program.replace("return [1]", "return Stack([1])"), tests).reward == 0.5
+
+
+def test_a_named_tuple_has_its_own_order_text_and_hash(engine: SyncEngine) -> None:
+    program = """
+from typing import NamedTuple
+class Task(NamedTuple):
+    name: str
+    rank: int
+    {}
+def make(): return Task('a', 5)
+"""
+    own = {
+        "def __lt__(s, o): return s.rank < o.rank": "assert min(Task('a', 5), Task('b', 1)).name == 'b'",
+        "def __repr__(s): return f'<{s.name}>'": "assert repr(make()) == '<a>' and make() == ('a', 5)",
+        "def __hash__(s): return s.rank": "assert hash(Task('a', 5)) == 5",
+        "def __getattr__(s, name): return name.upper()": "assert make().other == 'OTHER'",
+    }
+    for method, tests in own.items():
+        assert run(engine, program.format(method), tests).reward == 1.0, tests
+        assert run(engine, program.format("pass"), tests).reward == 0.0, tests
+    # And not that of tuples where it has another.
+    tests = "assert repr(make()) == \"Task(name='a', rank=5)\""
+    passes(engine, program.format("pass"), tests)
+    assert run(engine, program.format("def __repr__(s): return 'x'"), tests).reward == 0.0

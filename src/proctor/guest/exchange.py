@@ -12,7 +12,7 @@ from .claims import Claims
 from .comparing import ORDERS
 from .contents import is_looked_into, real_class
 from .library import Named, builtin_exception, library_exception, library_name
-from .likedata import data_methods, parts
+from .likedata import data_methods, made_from, parts
 from .reading import iterates_over_a_call
 from .soundness import MADE, is_operator
 from .standins import ASKS, METHODS, Standin, StandinType, another, blank, called_name, number_of, stop
@@ -186,7 +186,8 @@ class Exchange(Claims):
             space |= {ASKS: True} if "__instancecheck__" in special else {}
             if (real := real_class(space["__library__"])) is not None:
                 space["__class__"] = property(lambda of: real)
-            as_data = data_methods(data, name, frozenset(special)) | parts(fields if data == "tuple" else ())
+            as_data = made_from(bases) | data_methods(data, name, frozenset(special))
+            as_data |= parts(fields if data == "tuple" else ())
             made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 

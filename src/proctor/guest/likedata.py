@@ -32,6 +32,12 @@ _DERIVED: dict[str, Any] = {"UserList": list, "UserString": str, "Set": set, "Mu
 _ABSTRACT = {kind.__name__: kind for kind in contents.ABSTRACT}
 
 
+def made_from(bases: tuple[Any, ...]) -> dict[str, Any]:
+    """What a class has that names a kind of data among its bases, also where it compares by a method of its own."""
+    found = next((_DATA[base] for base in bases if type(base) is str and base in _DATA), None)
+    return {} if found is None else {MADE_FROM: found}
+
+
 def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
     """What a class has that is made from a kind of data: it compares as that data, which is done here.
 
@@ -83,7 +89,7 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         "__ne__": lambda self, other: not equal(self, other),
     }
     found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
-    if not (derived and "__hash__" in own):
+    if not ("__hash__" in own and (derived or kind is tuple)):
         found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None
     if kind is tuple:
         found |= {name: _of_tuple(name) for name in OF_TUPLES if name not in own}

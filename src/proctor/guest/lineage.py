@@ -59,6 +59,12 @@ def derives(kind: Any, kinds: Any) -> bool:
     return False
 
 
+def is_derived(kind: Any) -> bool:
+    """The program's class is made from a kind of data, or from a library's class that holds some; it is not that class."""
+    made = [type.__dict__["__dict__"].__get__(base) for base in type.mro(kind) if base is not Standin]
+    return any(MADE_FROM in space for space in made)
+
+
 def _loaded(library: Any) -> Any:
     """The class of that name, where the tests have loaded its module: no name of the program's is imported."""
     module, _, name = library.partition(":") if type(library) is str else ("", "", "")

@@ -141,7 +141,7 @@ class Link(Exchange):
         complained, self.complained = self.complained, False
         if message.startswith("TypeError") and not complained:
             for kind in self.numbers:
-                if isinstance(kind, StandinType) and kind.__data__ is str and called_name(kind)[1:-1] in message:
+                if isinstance(kind, StandinType) and kind.__made_from__ is str and called_name(kind)[1:-1] in message:
                     return f"the tests use an object of {called_name(kind)} where only a string will do, and it is not here"
         return ""
 
@@ -259,7 +259,7 @@ class Link(Exchange):
             value = self.ask("plain", target)
             self.plain[number] = value, type(value) in sealing.FIXED
         value = self.plain[number][0]
-        if type(value) is not type(target).__data__:
+        if type(value) is not (type(target).__data__ or type(target).__made_from__):
             raise TypeError("the object has no data")
         return value
 

@@ -7,12 +7,14 @@ in a namespace is for the program to say, and whoever goes through it tests no m
 
 from __future__ import annotations
 
+import collections
 import sys
 import types
 from typing import Any
 
 from . import sealing
 from .library import Named
+from .lineage import is_derived
 from .raising import ErrorType
 from .standins import BY_NAME, METHODS, Standin, StandinType, number_of, said_equal
 
@@ -60,6 +62,8 @@ def attribute(of: Any, name: str) -> Any:
         return attribute(type(of.__self__).__link__.ask("get", of.__self__, of.__func__.__name__), name)
     if not issubclass(kind, Standin):
         return type_of(of) if name == "__class__" and sealing.OF in vars(kind) else getattr(of, name)
+    if name == "__class__" and is_derived(kind):
+        return kind  # what it is shown as is what its class is made from
     if name in _OF_OBJECT or is_here(kind, name):
         return said_equal(of) if name == "__eq__" and vars(kind).get(name) is METHODS[name] else getattr(of, name)
     return kind.__link__.ask("get", of, name)
@@ -173,10 +177,15 @@ def data_in(value: Any, depth: int = 0) -> Any:
     kind = type(value)
     if depth < 100 and (kind is list or kind is tuple):
         return kind(data_in(part, depth + 1) for part in value)
-    if depth < 100 and kind is dict:
+    if depth < 100 and kind in _DICTS:
         return {data_in(key, depth + 1): data_in(part, depth + 1) for key, part in value.items()}
-    data = kind.__data__ if issubclass(kind, Standin) else None
-    return data_in(kind.__link__.content(value), depth + 1) if data in (str, int, float, list, dict, tuple) else value
+    made = kind.__made_from__ if issubclass(kind, Standin) else None
+    return data_in(kind.__link__.content(value), depth + 1) if made in _WRITTEN else value
+
+
+_DICTS = frozenset((dict, collections.Counter, collections.OrderedDict, collections.defaultdict))
+# Classes made from these go where only data will do; one that merely holds some does not.
+_WRITTEN = _DICTS | {str, int, float, list, tuple}
 
 
 def joined(of: Any) -> Any:

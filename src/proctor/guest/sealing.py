@@ -184,8 +184,23 @@ def record_fields(value: Any) -> tuple[str, ...]:
     fields: Any = getattr(kind, "_fields", None)
     named = type(fields) is tuple and len(fields) == len(value) and all(type(field) is str for field in fields)
     equal = kind.__eq__ is tuple.__eq__ or kind.__eq__ is _COMPARED["__eq__"]
-    more = [name for name in vars(kind) if name not in _RECORD and name not in (fields or ())]
+    more = [name for name, own in vars(kind).items() if not _is_records(name, own) and name not in (fields or ())]
     return fields if named and equal and not more and kind.__bases__ == (tuple,) else ()
+
+
+def _is_records(name: str, value: Any) -> bool:
+    """Every class of named tuples has this by that name, and it is not the class's own."""
+    if name in _MADE_HERE:
+        return value is _MADE_HERE[name]
+    if name == "__repr__":
+        return getattr(value, "__code__", None) is _REPR
+    return name in _RECORD
+
+
+def _missing(self: Any, attribute: str) -> Any:
+    if attribute in vars(type(self))[_UNSAFE]:
+        on_missing[0](f"the tests ask a named tuple of the program's for {attribute[:50]!r}, which data has too")
+    raise AttributeError(attribute)
 
 
 def _compared(name: str) -> Any:
@@ -218,7 +233,12 @@ def made_by_class(value: Any) -> None:
 
 
 OF = "__of__"  # has a class of named tuples made here: the class of the program's that it is in
-_RECORD = frozenset((*vars(collections.namedtuple("_Record", ())), *_COMPARED, "__getattr__", "__hash__", OF, _BY_CLASS)) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}  # fmt: skip
+_UNSAFE = "__unsafe__"  # names of parts that are not to be had by their names
+_PLAIN = collections.namedtuple("_PLAIN", ())
+_REPR: Any = vars(_PLAIN)["__repr__"].__code__
+# What one that is made here has besides: a method of a program's own by such a name is another.
+_MADE_HERE: dict[str, Any] = {**_COMPARED, "__getattr__": _missing, "__hash__": tuple.__hash__}
+_RECORD = frozenset((*vars(_PLAIN), OF, _BY_CLASS, _UNSAFE)) | {"__annotations__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}  # fmt: skip
 
 
 class Reader(values.Decoder):
@@ -316,16 +336,8 @@ def record(payload: Any) -> Any:
         raise ValueError("no fields, or too many")
     unsafe = {field for field, item in zip(fields, items, strict=True) if not is_safe(field, item)}
     made: Any = namedtuple(name, ["" if field in unsafe else field for field in fields], rename=True)
-
-    def missing(self: Any, attribute: str) -> Any:
-        if attribute in unsafe:
-            on_missing[0](f"the tests ask a named tuple of the program's for {attribute[:50]!r}, which data has too")
-        raise AttributeError(attribute)
-
-    made.__getattr__ = missing
-    for method, compared in _COMPARED.items():
-        setattr(made, method, compared)
-    made.__hash__ = tuple.__hash__
+    for method, ours in (_MADE_HERE | {_UNSAFE: unsafe}).items():
+        setattr(made, method, ours)
     return made(*items)
 
 

@@ -163,11 +163,11 @@ class Server:
         bases: list[Any] = []
         for base in kind.__bases__:
             builtin = getattr(sys.modules["builtins"], base.__name__, None) is base
-            if builtin and (error or base is object):
+            if builtin and (error or base is object or base in _CONTENTS):
                 bases.append(base.__name__)
             elif not builtin:
                 bases.append(self.class_number(base))
-        tuples = OF_TUPLES if data_base(kind) == "tuple" else ()
+        tuples = (*OF_TUPLES, "__hash__") if data_base(kind) == "tuple" else ()
         found = [
             name for name in SPECIAL if _has(kind, name) and not (name in (*ORDERS, *tuples) and _is_datas(kind, name))
         ]

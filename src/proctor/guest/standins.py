@@ -147,7 +147,8 @@ _doc = _Doc()
 
 class Standin(metaclass=StandinType):
     # An object of the program's. Whatever is not here is asked for over there.
-    __data__: Any = None  # the kind of data that its class is made from
+    __data__: Any = None  # the kind of data that its class compares as
+    __made_from__: Any = None  # the kind of data that its class is made from, whatever it compares as
     __library__ = ""  # the library's name of its class, by the program's word
     __slots__ = ("__ended__", "__keep__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
 
