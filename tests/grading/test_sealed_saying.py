@@ -295,3 +295,34 @@ def test_names_of_the_program_are_escaped_in_reasons(engine: SyncEngine) -> None
     assert found.reward is None
     assert found.error is not None
     assert found.error.isprintable()
+
+
+def test_chains_of_is_mean_what_each_of_them_means(engine: SyncEngine) -> None:
+    single = "class S:\n    one = None\n    def __new__(c):\n        c.one = c.one or super().__new__(c)\n        return c.one\n"
+    several = "class S: pass\n"
+    tests = "a, b, c = S(), S(), S()\nassert a is b is c and a is b is not None\n"
+    assert run(engine, single, tests).reward == 1.0
+    assert run(engine, several, tests).reward == 0.0
+    tests = "a, b, c = S(), S(), S()\nassert a is not b is not c\nassert not (a is b is c) and None is not a is not b\n"
+    passes(engine, several, tests)
+    assert run(engine, single, tests).reward == 0.0
+    tests = "a, n = S(), size()\nassert 1 < n is not None and n == 3 is not a and [n in (3,) is not a for _ in '12'] == [True, True]\n"
+    passes(engine, several + "def size(): return 3\n", tests)
+    assert run(engine, several + "def size(): return 1\n", tests).reward == 0.0
+
+
+def test_whether_equal_named_tuples_are_the_same_is_said_to_decide(engine: SyncEngine) -> None:
+    program = "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef move(p, dx): return {}\n"
+    same, new = program.format("p"), program.format("P(p.x + dx, p.y)")
+    tests = "p = P(1, 2)\nq = move(p, {})\nassert q.y == 2 and q is {} p\n"
+    for text in (same, new):
+        assert run(engine, text, tests.format(0, "not")).claimed
+        assert run(engine, text, tests.format(0, "")).claimed
+    assert run(engine, new, tests.format(1, "not")).reward == 1.0
+    assert run(engine, new, tests.format(1, "")).reward == 0.0
+    # Those of the tests' own too, and two parts of one answer.
+    tests = "from collections import namedtuple\nP = namedtuple('P', 'x y')\np = P(1, 2)\nassert move(p, 0) is not p\n"
+    assert run(engine, same, tests).claimed
+    passes(engine, "def move(p): return p\n", tests.replace(", 0) is not p", ") == (1, 2)"))
+    assert run(engine, program.format("[p, p]"), "a, b = move(P(1, 2), 0)\nassert a is not b\n").claimed
+    passes(engine, new, "p = P(1, 2)\nassert p is p and not (p is not p) and p is not P(2, 1)\n")

@@ -144,7 +144,7 @@ class Exchange(Claims):
             return made_exception(library_exception(name), arguments)
         if kind == "record_of":
             made, kind_of = sealing.record(payload[1:]), self.kinds[payload[0]]
-            if not (isinstance(kind_of, StandinType) and kind_of.__data__ is tuple):
+            if not (isinstance(kind_of, StandinType) and kind_of.__made_from__ is tuple):
                 raise ValueError("no class of named tuples")
             setattr(type(made), sealing.OF, kind_of)
             return made

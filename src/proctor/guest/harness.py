@@ -252,6 +252,7 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
         names.fill(space, link, module, [name for name in used if name not in space], uses)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
+    space |= {rewriting.CHAIN: rewriting.chain(link.same, link.other)}
     space |= {lineage.ISINSTANCE: lineage.is_instance, lineage.ISSUBCLASS: lineage.is_subclass}
     looking.prepare(wanted["tests"], space)
     copies.on_files.append(link.ask_of_file)

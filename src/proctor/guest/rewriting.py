@@ -8,6 +8,7 @@ again, so the answer is the one that lets the test pass, and is marked.
 from __future__ import annotations
 
 import _ast
+import operator
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from .reading import inside, kind_of
 from .soundness import is_class_name, is_silent
 from .standins import Standin, stop
 
-NAME, NOT, SAID = "__is__", "__is_not__", "__said__"
+NAME, NOT, CHAIN, SAID = "__is__", "__is_not__", "__chain__", "__said__"
 _SIDES = "__left__", "__right__"
 _SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "In": "in", "NotIn": "not in"}
 _MOST = 60  # characters of a value that is shown
@@ -96,7 +97,7 @@ def classes(tree: Any, own: set[str]) -> None:
 def identity(tree: Any) -> None:
     """Make each ``a is b`` of a tree a call of ``__is__(a, b)``; where a side is a constant nothing is changed.
 
-    ``a is not b`` is a call of ``__is_not__``, and ``a.__name__``, for each name of Python's own, one of ``__attribute__``.
+    ``a is not b`` is a call of ``__is_not__``, a chain with ``is`` in it one of ``__chain__``, and ``a.__name__``, for each name of Python's own, one of ``__attribute__``.
     """
     for node in list(inside(tree)):
         for field in node._fields:
@@ -159,12 +160,35 @@ def _changed(node: Any) -> Any:
     kind = kind_of(node)
     if kind == "Attribute" and kind_of(node.ctx) == "Load" and is_looked_up(node.attr):
         return _call(ATTRIBUTE, [_changed(node.value), _ast.Constant(value=node.attr, **_place(node))], node)
-    if kind != "Compare" or len(node.ops) != 1 or kind_of(node.ops[0]) not in ("Is", "IsNot"):
+    if kind != "Compare" or not any(kind_of(sign) in ("Is", "IsNot") for sign in node.ops):
         return node
-    sides = [node.left, node.comparators[0]]
+    sides = [node.left, *node.comparators]
+    if len(sides) > 2:
+        signs = _ast.Constant(value=" ".join(kind_of(sign) for sign in node.ops), **_place(node))
+        return _call(CHAIN, [signs, *map(_changed, sides)], node)
     if any(kind_of(side) == "Constant" for side in sides):
         return node
     return _call(NOT if kind_of(node.ops[0]) == "IsNot" else NAME, [_changed(side) for side in sides], node)
+
+
+def chain(same: Any, other: Any) -> Any:
+    """``a is b is c``, and what else is chained with ``is``: every side is computed, and they are compared up to the first No."""
+    signs = {**_OPERATORS, "Is": same, "IsNot": other}
+
+    def compare(names: str, *sides: Any) -> Any:
+        said: Any = True
+        for sign, left, right in zip(names.split(), sides, sides[1:], strict=False):
+            if not (said := signs[sign](left, right)):
+                break
+        return said
+
+    return compare
+
+
+_OPERATORS: dict[str, Any] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,
+    "In": lambda part, whole: part in whole, "NotIn": lambda part, whole: part not in whole,
+}  # fmt: skip
 
 
 def _call(name: str, args: list[Any], node: Any) -> Any:

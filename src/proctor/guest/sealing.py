@@ -188,6 +188,12 @@ def record_fields(value: Any) -> tuple[str, ...]:
     return fields if named and equal and not more and kind.__bases__ == (tuple,) else ()
 
 
+def are_records(one: Any, other: Any) -> bool:
+    """Named tuples of one name, of which one came from the program: each that comes has a class of its own here."""
+    came = OF in vars(type(one)) or OF in vars(type(other))
+    return came and type(one).__name__ == type(other).__name__ and record_fields(one) == record_fields(other) != ()
+
+
 def _is_records(name: str, value: Any) -> bool:
     """Every class of named tuples has this by that name, and it is not the class's own."""
     if name in _MADE_HERE:
