@@ -149,3 +149,32 @@ def test_small(): assert many(3) == [0, 1, 2]
     assert run(engine, "def many(n): raise ValueError([0] * 3_000_000)\n", tests).reward == 0.0
     refuses = "def many(n):\n    if n > 10**6: raise ValueError('too large')\n    return list(range(n))\n"
     passes(engine, refuses, tests)
+
+
+def test_an_exception_made_from_a_librarys_is_one_of_it(engine: SyncEngine) -> None:
+    program = """
+import configparser, json, subprocess
+class Broken({}): pass
+class Worse(Broken): pass
+class Twice({}, KeyError): pass
+def load(text, kind=Broken):
+    try: return json.loads(text)
+    except json.JSONDecodeError as exc: raise kind(exc.msg, exc.doc, exc.pos) from exc
+"""
+    tests = """
+import json, pytest
+def test_raised():
+    with pytest.raises(json.JSONDecodeError) as caught: load('{')
+    assert type(caught.value) is Broken and caught.value.pos == 1 and caught.value.lineno == 1
+    assert isinstance(caught.value, ValueError) and 'line 1 column 2' in str(caught.value)
+def test_worse():
+    with pytest.raises(json.JSONDecodeError): load('{', Worse)
+def test_classes():
+    assert issubclass(Broken, json.JSONDecodeError) and issubclass(Worse, ValueError) and issubclass(Twice, KeyError)
+    assert issubclass(Twice, json.JSONDecodeError) and not issubclass(Broken, KeyError)
+"""
+    names = "from solution import load, Broken, Worse, Twice\n"
+    passes(engine, program.replace("{}", "json.JSONDecodeError"), names + tests, module=True)
+    assert (
+        run(engine, program.replace("{}", "Exception", 1).replace("{}, ", ""), names + tests, module=True).reward == 0.0
+    )

@@ -420,3 +420,49 @@ def make(): return Task('a', 5)
     tests = "assert repr(make()) == \"Task(name='a', rank=5)\""
     passes(engine, program.format("pass"), tests)
     assert run(engine, program.format("def __repr__(s): return 'x'"), tests).reward == 0.0
+
+
+def test_what_every_object_has_is_asked_where_the_object_is(engine: SyncEngine) -> None:
+    plain = "class P:\n    def __init__(s, x): s.x = x\n"
+    own = plain + "    def __repr__(s): return 'P'\n"
+    tests = "p = P(1)\nassert p.x == 1\nassert repr(p) != object.__repr__(p)\n"
+    passes(engine, own, tests)
+    assert run(engine, plain, tests).reward == 0.0
+    tests = "p = P(1)\nassert repr(p) == object.__repr__(p) and P.__repr__ is object.__repr__\n"
+    passes(engine, plain, tests)
+    assert run(engine, own, tests).reward == 0.0
+    tests = "p = object.__new__(P)\nobject.__setattr__(p, 'x', 3)\nassert p.x == 3 and object.__repr__([]) != '[]'\n"
+    passes(engine, plain, tests)
+    assert run(engine, plain + "    x = property(lambda s: 2, lambda s, new: None)\n", tests).reward == 0.0
+
+
+def test_what_is_given_on_means_what_it_means_by_name(engine: SyncEngine) -> None:
+    program = "class P:\n    def __init__(s, x): s.x = x\n    def {}(s): return 1\n"
+    tests = "import operator\nassert P(1).x == 1 and callable(operator.attrgetter('__len__')(P))\n"
+    passes(engine, program.format("__len__"), tests)
+    assert run(engine, program.format("size"), tests).reward == 0.0
+    program = "class P:\n    def __init__(s, x): s.x = x\n    def copy(s): return {}\n"
+    tests = "from operator import is_not\ndef test_a():\n    p = P(1)\n    assert is_not(p.duplicate(), p)\n"
+    program = program.replace("copy", "duplicate")
+    assert run(engine, program.format("P(s.x)"), tests).reward == 1.0
+    assert run(engine, program.format("s"), tests).reward == 0.0
+    program = "from collections import namedtuple\nP = namedtuple('P', 'x')\ndef rows(): return [P(1), {}]\n"
+    tests = "assert set(map(type, rows())) == {P} and list(map(type, [1, 'a'])) == [int, str]\n"
+    passes(engine, program.format("P(2)"), tests)
+    assert run(engine, program.format("(2,)"), tests).reward == 0.0
+
+
+def test_what_changes_while_it_is_asked_whether_something_is_there_is_marked(engine: SyncEngine) -> None:
+    program = """
+held = []
+class M(type):
+    @property
+    def __size__(c): return {}
+class C(metaclass=M): pass
+def f(): return held
+"""
+    tests = "items = f()\nassert hasattr(C, '__size__')\nassert items == {}\n"
+    passes(engine, program.format("1"), tests.format("[]"))
+    found = run(engine, program.format("held.append(1)"), tests.format("[1]"))
+    assert found.claimed
+    passes(engine, "__all__ = ['f']\ndef f(): return 1\n", "import solution\ndef test_a(): assert hasattr(solution, '__all__') and solution.f() == 1\n", module=True)  # fmt: skip

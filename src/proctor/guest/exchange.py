@@ -11,7 +11,7 @@ from .arguments import made_exception, plain_arguments
 from .claims import Claims
 from .comparing import ORDERS
 from .contents import is_looked_into, real_class
-from .library import Named, builtin_exception, library_exception, library_name
+from .library import Named, exception_class, library_exception, library_name
 from .likedata import data_methods, made_from, parts
 from .reading import iterates_over_a_call
 from .soundness import MADE, is_operator
@@ -172,7 +172,7 @@ class Exchange(Claims):
             raise ValueError("no class")
         if not all(type(names) is tuple and all(type(part) is str for part in names) for names in (special, fields)):
             raise ValueError("no methods, or no fields")
-        found = [self.kinds[base] if type(base) is int else builtin_exception(base) or object for base in bases]
+        found = [self.kinds[base] if type(base) is int else exception_class(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
             space = {"__module__": "solution", **raising.methods(frozenset(special), stop)}

@@ -256,6 +256,8 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
     space |= {lineage.ISINSTANCE: lineage.is_instance, lineage.ISSUBCLASS: lineage.is_subclass}
     looking.prepare(wanted["tests"], space)
     copies.on_files.append(link.ask_of_file)
+    if "operator" in wanted["tests"]:
+        rewriting.operators_too(link.same, link.other)
     if "unittest" in wanted["tests"]:
         rewriting.unittest_too(link.same, link.other)
     runner.run(wanted["tests"], space, dict(space), report)

@@ -66,6 +66,11 @@ def library_exception(name: Any) -> Any:
     return found if isinstance(found, type) and issubclass(found, Exception) else Exception
 
 
+def exception_class(name: Any) -> Any:
+    """A built-in exception class, or one of the standard library by ``module:name``, that a class may be made from; or None."""
+    return builtin_exception(name) or (library_exception(name) if type(name) is str and ":" in name else None)
+
+
 class Named(str):
     """``module:name`` of something that the tests' side has another of by now."""
 

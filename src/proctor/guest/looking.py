@@ -19,6 +19,7 @@ from .raising import ErrorType
 from .standins import BY_NAME, METHODS, Standin, StandinType, number_of, said_equal
 
 ATTRIBUTE, TYPE, NAMED, JOINED, DONE = "__attribute__", "__type__", "__named__", "__joined__", "__done__"
+OF_EVERY = "__of_every__"
 # What is known here of a class, and of a class of exceptions.
 _OF_CLASS = frozenset(("__name__",))
 _OF_ERROR = frozenset("__name__ __mro__ __bases__ __base__ __class__ mro".split())
@@ -33,7 +34,7 @@ def is_looked_up(name: str) -> bool:
 
 def prepare(tests: str, space: dict[str, Any]) -> None:
     """Have what looks into an object done by the program's side, where the object is."""
-    space |= {ATTRIBUTE: attribute, TYPE: type_of, NAMED: named, JOINED: joined, DONE: done}
+    space |= {ATTRIBUTE: attribute, TYPE: type_of, NAMED: named, JOINED: joined, DONE: done, OF_EVERY: of_every}
     if "dataclasses" in tests:
         import dataclasses
 
@@ -49,15 +50,15 @@ def prepare(tests: str, space: dict[str, Any]) -> None:
             space.setdefault(name, function)
 
 
-def attribute(of: Any, name: str) -> Any:
-    """``of.name``, where the name is one of Python's own."""
+def attribute(of: Any, name: str, through: bool = True) -> Any:
+    """``of.name``, where the name is one of Python's own; ``through``: what is there is looked through, not only whether."""
     kind = type(of)
     if issubclass(kind, StandinType):
-        return _said(of, name) if name in _OF_CLASS else _asked(of.__link__, of, name)
+        return _said(of, name) if name in _OF_CLASS else _asked(of.__link__, of, name, through)
     if issubclass(kind, ErrorType):
-        return getattr(of, name) if name in _OF_ERROR else _asked(of.__link__, of, name)
+        return getattr(of, name) if name in _OF_ERROR else _asked(of.__link__, of, name, through)
     if issubclass(kind, types.ModuleType) and (link := vars(kind).get("__standin__")) is not None:
-        return getattr(of, name) if name == "__name__" else _asked(link, of, name)
+        return getattr(of, name) if name == "__name__" else _asked(link, of, name, through)
     if kind is types.MethodType and issubclass(type(of.__self__), Standin):
         return attribute(type(of.__self__).__link__.ask("get", of.__self__, of.__func__.__name__), name)
     if not issubclass(kind, Standin):
@@ -79,9 +80,9 @@ def _said(of: Any, name: str) -> Any:
     return type.__getattribute__(of, name)
 
 
-def _asked(link: Any, of: Any, name: str) -> Any:
+def _asked(link: Any, of: Any, name: str, through: bool) -> Any:
     found = link.ask("get", of, name)
-    if name in _LISTS:
+    if name in _LISTS and through:
         _list(link, name)
     return found
 
@@ -95,6 +96,28 @@ def type_of(of: Any) -> Any:
     if issubclass(type(of), StandinType):
         return attribute(of, "__class__")
     return vars(type(of)).get(sealing.OF, type(of))
+
+
+def of_every(of: Any, name: str) -> Any:
+    """``object.name``, to be called: of the program's it is done where that is."""
+    plain = getattr(of, name)
+    if of is not object or not callable(plain):
+        return plain
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        link = _link_to(args[0]) if args else None
+        return (
+            plain(*args, **keywords)
+            if link is None
+            else link.ask("call", Named(f"builtins:object.{name}"), "", args, keywords)
+        )
+
+    return call
+
+
+def _link_to(of: Any) -> Any:
+    """To the program, where that is its object or class; else None."""
+    return type(of).__link__ if issubclass(type(of), Standin) else _link_of(of)
 
 
 def named(of: Any) -> Any:
@@ -119,14 +142,10 @@ def done(of: Any, name: str) -> Any:
 def _has(of: Any, name: str) -> bool:
     if type(name) is not str or not is_looked_up(name):
         return hasattr(of, name)
-    link = _link_of(of)
-    claim = link.claim if link is not None else ""
     try:
-        attribute(of, name)
+        attribute(of, name, through=False)
     except AttributeError:
         return False
-    if link is not None:
-        link.claim = claim  # that it is there is less than what is in it
     return True
 
 

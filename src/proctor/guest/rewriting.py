@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import _ast
 import operator
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from .lineage import ISINSTANCE, ISSUBCLASS, is_instance
-from .looking import ATTRIBUTE, DONE, JOINED, NAMED, TYPE, is_looked_up
+from .looking import ATTRIBUTE, DONE, JOINED, NAMED, OF_EVERY, TYPE, attribute, is_looked_up
 from .reading import inside, kind_of
 from .soundness import is_class_name, is_silent
 from .standins import Standin, stop
@@ -79,19 +79,28 @@ def calls(tree: Any, own: set[str]) -> None:
         if holder is not None and called.attr == "join":
             node.func = _call(JOINED, [holder], called)
             continue
+        if kind_of(holder) == "Name" and holder.id == "object" and "object" not in own:
+            node.func = _call(OF_EVERY, [holder, _ast.Constant(value=called.attr, **_place(called))], called)
+            continue
         plain = kind_of(called) == "Name" and called.id not in own
         if (plain and is_class_name(called.id)) or (kind_of(holder) == "Name" and holder.id in modules - own):
             node.func = _call(NAMED, [called], called)
 
 
+_GIVE_ON = ("map", "filter", "partial")
+
+
 def classes(tree: Any, own: set[str]) -> None:
-    """Make each call of ``isinstance``, ``issubclass`` and ``type``, of one value, one of ours."""
+    """Make each call of ``isinstance``, ``issubclass`` and ``type``, of one value, one of ours; also where ``map`` calls it."""
     ours = {"isinstance": ISINSTANCE, "issubclass": ISSUBCLASS, "type": TYPE}
     for node in inside(tree):
-        name: Any = getattr(node, "func", None) if kind_of(node) == "Call" else None
-        if kind_of(name) == "Name" and name.id in ours and name.id not in own:
-            if name.id != "type" or (len(node.args) == 1 and not node.keywords):
-                name.id = ours[name.id]
+        if kind_of(node) != "Call":
+            continue
+        given_on: Any = node.func.id if kind_of(node.func) == "Name" and node.func.id in _GIVE_ON else ""
+        for name in (node.func, *(node.args[:1] if given_on else ())):
+            if kind_of(name) == "Name" and name.id in ours and name.id not in own:
+                of_one = len(node.args) == 1 and not node.keywords if name is node.func else given_on == "map"
+                name.id = ours[name.id] if of_one or name.id != "type" else name.id
 
 
 def identity(tree: Any) -> None:
@@ -239,6 +248,27 @@ def unittest_too(is_same: Any, is_other: Any) -> None:
     unittest.TestCase.assertIsInstance = kind  # type: ignore[method-assign]
     unittest.TestCase.assertNotIsInstance = no_kind  # type: ignore[method-assign]
     unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = same, other  # type: ignore[assignment,method-assign]
+
+
+def operators_too(is_same: Any, is_other: Any) -> None:
+    """``operator.is_``, ``is_not`` and ``attrgetter`` mean what the operators mean."""
+    plain = operator.attrgetter
+
+    def attrgetter(*names: str) -> Any:
+        if not any(is_looked_up(part) for name in names for part in str(name).split(".")):
+            return plain(*names)
+
+        def get(of: Any) -> Any:
+            found = tuple(reduce(_get, name.split("."), of) for name in names)
+            return found if len(names) > 1 else found[0]
+
+        return get
+
+    operator.is_, operator.is_not, operator.attrgetter = is_same, is_other, attrgetter  # type: ignore[assignment,misc]
+
+
+def _get(of: Any, name: str) -> Any:
+    return attribute(of, name) if is_looked_up(name) else getattr(of, name)
 
 
 def no_main() -> None:

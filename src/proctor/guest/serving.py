@@ -165,6 +165,8 @@ class Server:
             builtin = getattr(sys.modules["builtins"], base.__name__, None) is base
             if builtin and (error or base is object or base in _CONTENTS):
                 bases.append(base.__name__)
+            elif error and library.library_exception(known := library.library_name(base)) is base:
+                bases.append(known)
             elif not builtin:
                 bases.append(self.class_number(base))
         tuples = (*OF_TUPLES, "__hash__") if data_base(kind) == "tuple" else ()
