@@ -330,3 +330,55 @@ class TestMore:
     found = run(engine, program, tests, module=True)
     assert found.reward == 1.0, found.cases
     assert run(engine, program.replace("1, 6", "0, 6"), tests, module=True).reward == pytest.approx(2 / 3)
+
+
+def test_only_the_stream_of_now_is_replaced(engine: SyncEngine) -> None:
+    program = """
+import io, os, sys
+print('at first')
+def greet(name): print('hé', name)
+def warn(name, err=None): print(name, file=err or sys.stderr)
+def both(name):
+    sys.stdout.write(name + '1 ')
+    sys.stdout.flush()
+    os.write(1, b'raw ')
+    sys.stdout.buffer.write(b'bin ')
+    sys.__stdout__.write('kept ')
+    print(name + '2')
+"""
+    tests = """
+import contextlib, io
+from solution import greet, warn, both
+def test_capsys(capsys):
+    greet('bo')
+    assert capsys.readouterr() == ('h\\u00e9 bo\\n', '')
+    warn('w')
+    assert capsys.readouterr().err == 'w\\n'
+def test_redirect():
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out): greet('al')
+    assert out.getvalue() == 'h\\u00e9 al\\n'
+"""
+    passes(engine, program, tests, module=True)
+    wrapped = program + "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='latin-1', write_through=True)\n"
+    passes(engine, wrapped, tests, module=True)
+    kept = program.replace("name): print('hé', name)", "name, out=sys.stdout): print('hé', name, file=out)")
+    assert run(engine, kept, tests, module=True).reward == 0.0
+    assert run(engine, program.replace("err=None", "err=sys.stderr"), tests, module=True).reward == 0.5
+    descriptor = program.replace("print('hé', name)", "os.write(1, f'hé {name}\\n'.encode())")
+    assert run(engine, descriptor, tests, module=True).reward == 0.0
+    seen = """
+from solution import both, greet
+def test_capsys(capsys):
+    both('a')
+    assert capsys.readouterr().out == 'a1 bin a2\\n'
+def test_capfd(capfd):
+    greet('bo')
+    assert capfd.readouterr().out == 'h\\u00e9 bo\\n'
+def test_order(capfd):
+    both('b')
+    out = capfd.readouterr().out
+    assert out.startswith('b1 raw ') and sorted(out.split()) == ['b1', 'b2', 'bin', 'kept', 'raw']
+"""
+    passes(engine, program, seen, module=True)
+    assert run(engine, kept, seen.replace("def test_capsys(capsys):\n    both('a')\n    assert", "def test_capsys(capsys):\n    greet('a')\n    assert not"), module=True).reward == 1.0  # fmt: skip

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from . import raising, sealing
+from . import printing, raising, sealing
 from .comparing import ORDERS
 from .exchange import MOST_CLASSES, Exchange, actor, again, is_word
 from .keeping import Kept
@@ -340,14 +339,12 @@ class Link(Exchange):
             raise Broken(f"the answer cannot be read: {exc}") from None
         finally:
             self.reading = False
-        for text, stream in zip(texts, (sys.stdout, sys.stderr), strict=True):
-            if text:
-                stream.write(text)
+        printing.show(texts)
         if data[:1] == b"U":
             error = _UNSENT
         return error, None if error is not None else value
 
-    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, str, str]:
+    def read(self, data: bytes, passed: set[int], actor: int) -> tuple[Any, Any, Any]:
         """The answer's value and the printed texts."""
         at = 0
         parts = []
@@ -374,7 +371,7 @@ class Link(Exchange):
         for number in self.kept.change(rows, again):
             if number not in passed and actor not in self.owners.get(number, ()):
                 self.mark("the program changed data that the tests held, in a call that they did not pass it to")
-        if type(text) is not str or type(errors) is not str:
+        if not (printing.is_printed(text) and printing.is_printed(errors)):
             raise ValueError("no text")
         return value, text, errors
 

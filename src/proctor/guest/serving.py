@@ -14,7 +14,6 @@ import collections
 import datetime
 import decimal
 import fractions
-import os
 import sys
 import types
 from typing import Any
@@ -23,6 +22,7 @@ from . import contents, copies, library, sealing
 from .arguments import plain_arguments
 from .comparing import OF_TUPLES, ORDERS
 from .keeping import Kept
+from .printing import Printed
 from .sealing import Broken, Pipe, Reader, Writer
 
 # Special methods that a stand-in has when the class of its object has them.
@@ -37,7 +37,6 @@ SPECIAL = tuple(
 )
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _THE_LOADERS = ("__builtins__", "__loader__", "__spec__")  # of a module: nothing that a program has written
-_PRINTED = 1 << 20  # bytes of printed text of each stream that go along with one answer
 
 
 class Server:
@@ -50,7 +49,7 @@ class Server:
         self.classes: dict[type, int] = {}
         self.fresh: list[Any] = []
         self.count = 0
-        self.printed = {1: 0, 2: 0}  # bytes by descriptor that were told of
+        self.printed = Printed()
         self.kept = Kept()
         self.next = 0  # number of the next container
         self.lent: dict[int, BaseException] = {}  # exceptions that the tests made, by their number
@@ -213,7 +212,7 @@ class Server:
         keys, head = Writer(self.foreign), Writer(self.foreign)
         keys.put(tuple(self.hashes(changes.keys)))
         fresh, self.fresh = tuple(self.fresh), []
-        head.put((fresh, self.text(1, sys.stdout), self.text(2, sys.stderr)))
+        head.put((fresh, self.printed.taken(1), self.printed.taken(2)))
         parts = (bytes(writer.out) for writer in (head, keys, value, changes))
         self.pipe.send(how + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
@@ -242,17 +241,6 @@ class Server:
     def unsent(self, why: BaseException) -> None:
         """Say that there is an answer which cannot be sent: it is no exception of the program's, which tests may expect."""
         self.answer(b"U", type(why).__name__[:100], changed=False)
-
-    def text(self, number: int, stream: Any) -> str:
-        """What was printed to a stream since the last answer."""
-        try:
-            stream.flush()
-            size = os.fstat(number).st_size - self.printed[number]
-            data = os.pread(number, min(size, _PRINTED), self.printed[number]) if size > 0 else b""
-        except (OSError, ValueError, AttributeError):
-            return ""
-        self.printed[number] += len(data)
-        return data.decode("utf-8", "replace")
 
 
 def _has(kind: type, name: str) -> bool:
@@ -390,5 +378,6 @@ def serve(pipe: Pipe, load: Any) -> None:
     except BaseException as exc:
         server.failed(exc)
         raise
+    server.printed.replace()
     server.answer(b"V", None)
     server.serve()
