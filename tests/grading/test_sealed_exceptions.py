@@ -178,3 +178,76 @@ def test_classes():
     assert (
         run(engine, program.replace("{}", "Exception", 1).replace("{}, ", ""), names + tests, module=True).reward == 0.0
     )
+
+
+@pytest.mark.parametrize("raised", ["BaseException('negative')", "GeneratorExit()", "Own('negative')"])
+def test_what_is_no_exception_is_not_caught_as_one(engine: SyncEngine, raised: str) -> None:
+    program = f"class Own(BaseException): pass\ndef f(x):\n    raise {raised}\n"
+    assert run(engine, program, "import pytest\ndef test():\n    with pytest.raises(Exception): f(-1)\n").reward == 0.0
+    tests = (
+        "def test():\n    try:\n        f(-1)\n    except Exception:\n        pass\n    else:\n        assert False\n"
+    )
+    assert run(engine, program, tests).reward == 0.0
+    assert (
+        run(engine, program, "import pytest\ndef test():\n    with pytest.raises(BaseException): f(-1)\n").reward == 1.0
+    )
+
+
+def test_a_class_of_no_exceptions_is_none(engine: SyncEngine) -> None:
+    program = "class Own({}): pass\n"
+    tests = "def test(): assert issubclass(Own, Exception)\n"
+    assert run(engine, program.format("Exception"), tests).reward == 1.0
+    assert run(engine, program.format("BaseException"), tests).reward == 0.0
+
+
+def test_the_end_of_an_iterator_is_no_runtime_error(engine: SyncEngine) -> None:
+    program = "def first(xs):\n    {}\n    return next(iter(xs))\n"
+    tests = "import pytest\ndef test():\n    assert first([3]) == 3\n    with pytest.raises(RuntimeError): first([])\n"
+    assert run(engine, program.format("if not xs: raise RuntimeError('empty')"), tests).reward == 1.0
+    assert run(engine, program.format(""), tests).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "    try:\n        f(-1)\n    except:\n        return\n    assert False\n",
+        "    with pytest.raises(BaseException):\n        f(-1)\n",
+    ],
+)
+def test_an_answer_that_cannot_be_sent_fails_a_test_that_catches_everything(engine: SyncEngine, test: str) -> None:
+    program = "def f(x):\n    found = []\n    for _ in range(400): found = [found]\n    return found\n"
+    tests = f"import pytest\ndef test_errors():\n{test}"
+    assert run(engine, program, tests).reward == 0.0
+    assert run(engine, "def f(x): raise ValueError(x)\n", tests).reward == 1.0
+
+
+def test_arguments_of_an_exception_are_what_they_are(engine: SyncEngine) -> None:
+    program = """import datetime
+from decimal import Decimal
+class Money:
+    def __str__(self): return 'bad'
+def f(): raise ValueError('bad', Decimal('5'), datetime.date(2020, 1, 1))
+def g(): raise ValueError(Money())
+def numbers():
+    yield 1
+    return Decimal('2')
+"""
+    tests = """import datetime, pytest
+from decimal import Decimal
+def test_data():
+    with pytest.raises(ValueError) as e: f()
+    assert e.value.args == ('bad', Decimal('5'), datetime.date(2020, 1, 1))
+def test_end():
+    it = numbers()
+    next(it)
+    with pytest.raises(StopIteration) as e: next(it)
+    assert e.value.value == Decimal('2')
+def test_text():
+    with pytest.raises(ValueError) as e: g()
+    assert str(e.value) == 'bad'
+"""
+    assert run(engine, program, tests).reward == 1.0
+    wrong = "import pytest\ndef test():\n    with pytest.raises(ValueError) as e: g()\n    assert isinstance(e.value.args[0], str)\n"
+    assert run(engine, program, wrong).reward == 0.0
+    wrong = "import pytest\ndef test():\n    it = numbers()\n    next(it)\n    with pytest.raises(StopIteration) as e: next(it)\n    assert e.value.value == '2'\n"
+    assert run(engine, program, wrong).reward == 0.0

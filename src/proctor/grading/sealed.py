@@ -31,6 +31,7 @@ _LOOKS = {
     "ast": "reads the program's source",
     "dis": "reads the program's code",
     "gc": "looks through the interpreter's objects",
+    "weakref": "asks which objects are still there",
     "mock": "replaces names",
     "subprocess": "starts programs",
     "multiprocessing": "starts processes",

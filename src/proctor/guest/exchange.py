@@ -13,9 +13,11 @@ from .comparing import ORDERS
 from .contents import is_looked_into, real_class
 from .library import Named, exception_class, library_exception, library_name
 from .likedata import data_methods, made_from, parts
+from .operators import METHODS
 from .reading import iterates_over_a_call
+from .serving import UNHASHABLE
 from .soundness import MADE, is_operator
-from .standins import ASKS, METHODS, Standin, StandinType, another, blank, called_name, number_of, stop
+from .standins import ASKS, Standin, StandinType, another, blank, called_name, number_of, stop
 
 MOST_CLASSES = 10_000
 MOST_LENT = 100
@@ -184,6 +186,7 @@ class Exchange(Claims):
             space = {method: METHODS[method] for method in special if method in METHODS}
             space["__library__"] = library if type(library) is str else ""
             space |= {ASKS: True} if "__instancecheck__" in special else {}
+            space |= {"__hash__": None} if UNHASHABLE in special else {}
             if (real := real_class(space["__library__"])) is not None:
                 space["__class__"] = property(lambda of: real)
             as_data = made_from(bases) | data_methods(data, name, frozenset(special))

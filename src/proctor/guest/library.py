@@ -61,14 +61,28 @@ def builtin_exception(name: Any) -> Any:
 
 
 def library_exception(name: Any) -> Any:
-    """An exception class of the standard library that a program may raise where tests run; else Exception."""
+    """An exception class of the standard library that a program may raise where tests run; else Exception.
+
+    BaseException for a built-in one that is no Exception.
+    """
+    if type(name) is str and name.startswith("builtins:"):
+        return exception_class(name.partition(":")[2]) or Exception
     found = by_name(name, _RAISING) if type(name) is str else None
     return found if isinstance(found, type) and issubclass(found, Exception) else Exception
 
 
 def exception_class(name: Any) -> Any:
-    """A built-in exception class, or one of the standard library by ``module:name``, that a class may be made from; or None."""
-    return builtin_exception(name) or (library_exception(name) if type(name) is str and ":" in name else None)
+    """A built-in exception class, or one of the standard library by ``module:name``, that a class may be made from; or None.
+
+    For a built-in one that is no Exception, and that no program may raise here, BaseException: what expects an
+    Exception must not meet it.
+    """
+    if type(name) is str and ":" in name:
+        return library_exception(name)
+    found = getattr(builtins, name, None) if type(name) is str else None
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        return None
+    return builtin_exception(name) or BaseException
 
 
 class Named(str):

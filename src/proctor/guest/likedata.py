@@ -86,8 +86,9 @@ def data_methods(data: str, name: str, own: frozenset[str]) -> dict[str, Any]:
         "__data__": kind,
         MADE_FROM: None if derived else kind,
         "__eq__": equal,
-        "__ne__": lambda self, other: not equal(self, other),
     }
+    if "__ne__" not in own:
+        found["__ne__"] = lambda self, other: not equal(self, other)
     found |= {name: compare(name) for name in ORDERS if name not in own and hasattr(kind, name)}
     if not ("__hash__" in own and (derived or kind is tuple)):
         found["__hash__"] = (lambda self: hash(type(self).__link__.content(self))) if kind in FIXED else None

@@ -54,6 +54,7 @@ class Link(Exchange):
         self.came: set[int] = set()  # containers that the last answer held
         self.owners: dict[int, set[int]] = {}  # a container -> objects that it was passed to, or came from
         self.data_members: dict[Any, dict[str, Any]] = {}  # a class -> what it has by such names that is no object
+        self.unsent = ""  # an answer of this test could not be sent, so it fails whatever it makes of that
         self.complained = False  # the program raised a TypeError in the test that runs
         self.silent = False  # what is asked for is called as a statement
         self.asked = 0  # what the tests asked of the program
@@ -110,7 +111,8 @@ class Link(Exchange):
                 )
                 raise
             if error is _UNSENT:
-                raise sealing.Unsent("an answer of the program's is too large or too deep to be sent")
+                self.unsent = "an answer of the program's is too large or too deep to be sent"
+                raise sealing.Unsent(self.unsent)
             try:
                 if error is not None:
                     self.claim = mark or self.claim
@@ -125,7 +127,7 @@ class Link(Exchange):
                 if self.names.stops and type(exc) is StopIteration:
                     self.mark("the tests expect a StopIteration of the program's, which may also end a loop of theirs")
                     raise
-                raise RuntimeError(f"the program raised {type(exc).__name__}") from None
+                raise raising.Ended(f"the program raised {type(exc).__name__}") from None
             self.came_of(what, name, value, mark, doubt)
             if what == "special" and isinstance(target, Standin) and self.is_nearness(name, value):
                 self.mark(

@@ -15,8 +15,9 @@ from typing import Any
 from . import sealing
 from .library import Named
 from .lineage import is_derived
+from .operators import METHODS
 from .raising import ErrorType
-from .standins import BY_NAME, METHODS, Standin, StandinType, number_of, said_equal
+from .standins import BY_NAME, Standin, StandinType, number_of
 
 ATTRIBUTE, TYPE, NAMED, JOINED, DONE = "__attribute__", "__type__", "__named__", "__joined__", "__done__"
 OF_EVERY = "__of_every__"
@@ -66,7 +67,7 @@ def attribute(of: Any, name: str, through: bool = True) -> Any:
     if name == "__class__" and is_derived(kind):
         return kind  # what it is shown as is what its class is made from
     if name in _OF_OBJECT or is_here(kind, name):
-        return said_equal(of) if name == "__eq__" and vars(kind).get(name) is METHODS[name] else getattr(of, name)
+        return getattr(of, name)
     return kind.__link__.ask("get", of, name)
 
 

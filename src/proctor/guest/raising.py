@@ -30,6 +30,10 @@ class ErrorType(type):
         return cls.__link__.ask("get", cls, name)
 
 
+class Ended(Exception):
+    """A StopIteration of the program's, which would end a loop of the tests instead of their test."""
+
+
 def mark(exc: BaseException) -> BaseException:
     """Note that the program raised it."""
     exc.__dict__[_MARK] = True

@@ -19,7 +19,7 @@ import types
 from typing import Any
 
 from . import contents, copies, library, sealing
-from .arguments import plain_arguments
+from .arguments import arguments_of
 from .comparing import OF_TUPLES, ORDERS
 from .keeping import Kept
 from .printing import Printed
@@ -35,6 +35,7 @@ SPECIAL = tuple(
         "rxor rlshift rrshift iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift"
     ).split()
 )
+UNHASHABLE = "__unhashable__"  # of a class that says only that its objects have no hash
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _THE_LOADERS = ("__builtins__", "__loader__", "__spec__")  # of a module: nothing that a program has written
 
@@ -136,13 +137,13 @@ class Server:
         if isinstance(value, BaseException) and (number := self.lent_numbers.get(id(value))) is not None:
             return "lent", number
         if isinstance(value, BaseException) and library.builtin_exception(type(value).__name__) is type(value):
-            return "exception", (type(value).__name__, plain_arguments(value))
+            return "exception", (type(value).__name__, arguments_of(value))
         if isinstance(value, BaseException) and (known := library.library_name(type(value))):
-            return "library_exception", (known, plain_arguments(value))
+            return "library_exception", (known, arguments_of(value))
         if isinstance(value, BaseException):
             more = () if id(value) in self.told else told_of(value)[:2]
             self.told.add(id(value))
-            return "raised", (self.class_number(type(value)), plain_arguments(value), *more)
+            return "raised", (self.class_number(type(value)), arguments_of(value), *more)
         return "handle", (self.number(value), self.class_number(type(value)))
 
     def number(self, value: Any) -> int:
@@ -170,8 +171,12 @@ class Server:
                 bases.append(self.class_number(base))
         tuples = (*OF_TUPLES, "__hash__") if data_base(kind) == "tuple" else ()
         found = [
-            name for name in SPECIAL if _has(kind, name) and not (name in (*ORDERS, *tuples) and _is_datas(kind, name))
+            name
+            for name in SPECIAL
+            if _has(kind, name) and not (name in (*ORDERS, "__ne__", *tuples) and _is_datas(kind, name))
         ]
+        hashed = next(vars(base)["__hash__"] for base in kind.__mro__ if "__hash__" in vars(base))
+        found += [UNHASHABLE] if hashed is None and "__eq__" not in found else []
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
         known = "" if error else library.library_name(kind) or ""
@@ -360,12 +365,22 @@ def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     if name == "__next__":
         return next(target)
     if name == "__exit__" and isinstance(arguments[1], BaseException):
-        arguments = (type(arguments[1]), *arguments[1:])
+        arguments = (type(arguments[1]), arguments[1], _traceback(arguments[1]))
     for base in type(target).__mro__:
         if name in vars(base):
             method = vars(base)[name]
             return method.__get__(target, type(target))(*arguments)
     raise AttributeError(name)
+
+
+def _traceback(exc: BaseException) -> types.TracebackType | None:
+    """One of this process's own: the tests' frames stay where they are."""
+    if exc.__traceback__ is None:
+        try:
+            raise exc
+        except BaseException:
+            pass
+    return exc.__traceback__
 
 
 def serve(pipe: Pipe, load: Any) -> None:

@@ -13,11 +13,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import contents, copies, raising, sealing
-from .comparing import ORDERS
+from . import contents, copies, sealing
 from .library import Named, library_name
 from .sealing import Refused
-from .soundness import MADE, OF_ITS_KIND, has, is_made
+from .soundness import OF_ITS_KIND
 
 
 def stop(word: str, reason: str) -> Any:
@@ -177,10 +176,12 @@ class Standin(metaclass=StandinType):
     def __dir__(self) -> Any:
         return type(self).__link__.ask("call", Named("builtins:dir"), "", (self,))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Standin):
-            return unlike(self, other)
-        return bool(type(self).__link__.identical(self, other))
+    # As ``object`` has it: what is no data of ours, or of another class of the program's, may say itself that they are equal.
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, Standin):
+            same = number_of(self) == number_of(other)
+            return bool(type(self).__link__.identical(self, other)) if same else NotImplemented
+        return unlike(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -211,18 +212,19 @@ def _copied(value: Any, how: str) -> Any:
     return reference(made, sound=OF_ITS_KIND) if type(made) is type(value) and value.__sound__ else made
 
 
-def unlike(one: Any, other: Any) -> bool:
-    """``one == other`` where the tests' side is no stand-in: False, but for two of one class of a library's.
+def unlike(one: Any, other: Any) -> Any:
+    """``one == other`` where the tests' side is no stand-in: of data No, else for the other to say.
 
-    What the library's own operator would say is not known here. That leaves a test open only where the tests compare
-    with what no program can send. Of data the answer is No, so that no program leaves open what it would fail.
+    Of two of one class of a library's it is not known here what the library's own operator would say. That leaves a
+    test open only where the tests compare with what no program can send. Of data the answer is No, so that no program
+    leaves open what it would fail.
     """
     known, kind = type(one).__library__, type(other)
     if known and not type(one).__link__.reading and vars(object)["__eq__"] is not getattr(kind, "__eq__", None):
         known_here = copies.is_copied(kind) or kind in sealing.COPIED or contents.of_class(kind)
         if not known_here and library_name(kind) == known:
             stop("undecided", f"the tests compare objects of {known[:100]}, which are not copied")
-    return False
+    return False if kind in sealing.COPIED else NotImplemented
 
 
 def is_standin(value: Any) -> bool:
@@ -285,104 +287,4 @@ def text(value: Any) -> str:
     return value
 
 
-def _special(name: str) -> Any:
-    def method(self: Any, *args: Any) -> Any:
-        return type(self).__link__.ask("special", self, name, args)
-
-    method.__name__ = name
-    return method
-
-
-def _equal(self: Any, other: Any) -> bool:
-    """A plain truth value, of two stand-ins, or of data and what the tests made themselves."""
-    return said_equal(self)(other) is True
-
-
-def said_equal(self: Any) -> Any:
-    """``self.__eq__`` as it is called by its name: what it gives may be NotImplemented."""
-
-    def __eq__(other: Any) -> Any:
-        link = type(self).__link__
-        theirs = isinstance(other, Standin)
-        if link.reading:
-            return theirs and number_of(self) == number_of(other)
-        if not theirs and not (
-            is_made(self.__sound__, self.__via__) and type(other) in sealing.COPIED and other is not None
-        ):
-            return unlike(self, other)
-        answer = link.ask("special", self, "__eq__", (other,))
-        said = answer is not NotImplemented and not is_standin(answer) and bool(answer)
-        link.compared("__eq__", self, other, said or not theirs)  # data that it has seen may serve a later answer
-        return answer if answer is NotImplemented else said
-
-    return __eq__
-
-
-def _hash(self: Any) -> Any:
-    link, number = type(self).__link__, number_of(self)
-    return link.hashes.get(number, number) if link.reading else link.ask("special", self, "__hash__")
-
-
-def _ordered(name: str) -> Any:
-    """Of two stand-ins a plain truth value, which is noted."""
-
-    def method(self: Any, other: Any) -> Any:
-        link = type(self).__link__
-        said = link.ask("special", self, name, (other,))
-        if said is NotImplemented:
-            return said
-        if not isinstance(other, Standin):
-            link.answered(type(self), name, said)
-            return said
-        answer = not is_standin(said) and bool(said)
-        link.compared(name, self, other, answer)
-        return answer
-
-    method.__name__ = name
-    return method
-
-
-def _next(self: Any) -> Any:
-    if self.__ended__:
-        raise StopIteration  # an iterator ends once: what a program gives afterwards is another answer
-    return type(self).__link__.ask("special", self, "__next__")
-
-
-def _iter(self: Any) -> Any:
-    if self.__sound__ != MADE and has(type(self), "__next__"):
-        return self  # an iterator is its own: another one would be a second life
-    return type(self).__link__.ask("special", self, "__iter__")
-
-
-def _exit(self: Any, kind: Any, value: Any, trace: Any) -> bool:
-    """What ends a test is the tests' to raise, and no program's to swallow; nor are their frames and texts for it."""
-    said = type(self).__link__.ask("special", self, "__exit__", (None, raising.bare(value), None))
-    if said is not True or isinstance(value, AssertionError) or not isinstance(value, Exception):
-        return False
-    if not raising.is_raised_by_tests(value):
-        stop("undecided", f"__exit__ of the program's swallows {type(value).__name__[:50]}: what follows is not tested")
-    return True
-
-
-def _call(self: Any, /, *args: Any, **keywords: Any) -> Any:
-    return type(self).__link__.ask("call", self, "", args, keywords)
-
-
-def _truth(self: Any) -> bool:
-    return type(self).__link__.ask("special", self, "__bool__") is True
-
-
-def _methods() -> dict[str, Any]:
-    from .serving import SPECIAL
-
-    inherited = ("__str__", "__repr__", "__format__", "__ne__")  # by every stand-in
-    found = {name: _special(name) for name in SPECIAL if name not in inherited}
-    found |= {"__eq__": _equal, "__hash__": _hash, "__call__": _call, "__bool__": _truth}
-    found |= {"__iter__": _iter, "__next__": _next, "__exit__": _exit} | {name: _ordered(name) for name in ORDERS}
-    for name, method in found.items():
-        method.__name__ = name
-    return found
-
-
-METHODS = _methods()
 sealing.on_missing.append(lambda reason: stop("undecided", reason))

@@ -1,0 +1,138 @@
+"""Operators of the program's own in sealed tests: what they give is what Python gives, and no more."""
+
+from __future__ import annotations
+
+import pytest
+from sealed_help import run
+
+from proctor.engine.shared import SyncEngine
+
+POINT = """class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+    def __eq__(self, other):
+        {eq}
+    {more}
+"""
+SAME = "return isinstance(other, Point) and (self.x, self.y) == (other.x, other.y)"
+
+
+def rewards(engine: SyncEngine, right: str, wrong: str, tests: str) -> tuple[float | None, float | None]:
+    """Of a right program and one that real pytest fails in its last test."""
+    return run(engine, right, tests).reward, run(engine, wrong, tests).reward
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def test(): assert Point(1, 2) != Point(1, 3)",
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertNotEqual(Point(1, 2), Point(1, 3))",
+    ],
+)
+def test_a_class_is_asked_for_its_own_not_equal(engine: SyncEngine, test: str) -> None:
+    own = "def __ne__(self, other): return self.x != other.x {} self.y != other.y"
+    right, wrong = (POINT.format(eq=SAME, more=own.format(sign)) for sign in ("or", "and"))
+    assert rewards(engine, right, wrong, test) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("test", ["assert Point(1, 2) != None", "assert not (Point(1, 2) == None)"])
+def test_an_object_that_the_tests_made_is_compared_with_none(engine: SyncEngine, test: str) -> None:
+    crashes = POINT.format(eq="return (self.x, self.y) == (other.x, other.y)", more="")
+    agrees = POINT.format(eq="return True", more="")
+    tests = f"def test():\n    assert Point(1, 2) == Point(1, 2)\n    {test}\n"
+    assert rewards(engine, POINT.format(eq=SAME, more=""), crashes, tests) == (1.0, 0.0)
+    assert run(engine, agrees, tests).reward == 0.0
+
+
+@pytest.mark.parametrize("other", ["object()", "(1, 2)"])
+def test_that_an_object_of_a_function_differs_from_anything_is_marked(engine: SyncEngine, other: str) -> None:
+    program = POINT.format(eq="return True", more="") + "def origin(): return Point(0, 0)\n"
+    found = run(engine, program, f"def test(): assert origin() != {other}")
+    assert found.reward == 1.0
+    assert "compare objects of 'Point'" in found.claim
+    assert run(engine, program, f"def test(): assert origin() == {other}").reward == 0.0
+
+
+@pytest.mark.parametrize("test", ["assert (p == q) == False", "assert (p == q) is False"])
+def test_a_comparison_gives_what_its_method_gave(engine: SyncEngine, test: str) -> None:
+    nothing = POINT.format(eq="if (self.x, self.y) == (other.x, other.y): return True", more="")
+    tests = f"def test():\n    p, q = Point(1, 2), Point(1, 3)\n    {test}\n"
+    assert rewards(engine, POINT.format(eq=SAME, more=""), nothing, tests) == (1.0, 0.0)
+
+
+def test_a_comparison_may_give_an_object(engine: SyncEngine) -> None:
+    program = """class Field:
+    def __init__(self, name): self.name = name
+    def __eq__(self, other): return Condition(self.name, '=', other)
+    def __lt__(self, other): return Condition(self.name, '<', other)
+class Condition:
+    def __init__(self, *parts): self.parts = parts
+    def sql(self): return ' '.join(map(str, self.parts))
+"""
+    tests = "def test():\n    assert (Field('age') == 5).sql() == 'age = 5'\n    assert (Field('age') < 5).sql() == 'age < 5'\n"
+    assert run(engine, program, tests).reward == 1.0
+    assert run(engine, program.replace("'='", "'is'"), tests).reward == 0.0
+
+
+def test_of_two_classes_either_may_know(engine: SyncEngine) -> None:
+    program = """class A:
+    def __init__(self, x): self.x = x
+class B:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return self.x == other.x
+"""
+    tests = "def test():\n    assert A(1) == B(1)\n    assert not A(1) == B(2)\n"
+    assert run(engine, program, tests).reward == 1.0
+    assert run(engine, program.replace("__eq__", "same"), tests).reward == 0.0
+
+
+def test_what_the_tests_compare_with_may_know(engine: SyncEngine) -> None:
+    program = "class A:\n    pass\ndef make(): return A()\n"
+    tests = """class Any:
+    def __init__(self, answer): self.answer = answer
+    def __eq__(self, other): return self.answer
+def test():
+    assert make() == Any(True)
+    assert make() != Any(False)
+"""
+    found = run(engine, program, tests)
+    assert found.reward == 1.0, found.cases
+
+
+def test_a_class_may_say_only_that_its_objects_have_no_hash(engine: SyncEngine) -> None:
+    program = "class A:\n    __hash__ = None\n"
+    tests = "import pytest\ndef test():\n    with pytest.raises(TypeError):\n        {A()}\n"
+    assert rewards(engine, program, "class A:\n    pass\n", tests) == (1.0, 0.0)
+
+
+CONTEXT = """class Context:
+    def __enter__(self): return self
+    def __exit__(self, kind, value, trace): return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "reward"), [("self", 1.0), ("1", 1.0), ("kind is ValueError", 1.0), ("None", 0.0), ("0", 0.0)]
+)
+def test_any_true_value_of_exit_swallows(engine: SyncEngine, said: str, reward: float) -> None:
+    tests = "def test():\n    with Context():\n        raise ValueError('x')\n"
+    assert run(engine, CONTEXT.format(said), tests).reward == reward
+
+
+def test_who_swallows_by_any_true_value_raises_nothing(engine: SyncEngine) -> None:
+    tests = "import pytest\ndef test():\n    with pytest.raises(ValueError):\n        with Context():\n            raise ValueError('x')\n"
+    assert rewards(engine, CONTEXT.format("False"), CONTEXT.format("self"), tests) == (1.0, 0.0)
+
+
+def test_exit_is_given_a_traceback(engine: SyncEngine) -> None:
+    program = CONTEXT.format("trace is not None and trace is value.__traceback__")
+    assert run(engine, program, "def test():\n    with Context():\n        raise KeyError('x')\n").reward == 1.0
+
+
+def test_whether_an_object_is_still_there_is_asked_beside_it(engine: SyncEngine) -> None:
+    program = "kept = []\nclass Node:\n    def __init__(self): kept.append(self)\n"
+    tests = "import weakref\ndef test():\n    n = Node()\n    r = weakref.ref(n)\n    del n\n    assert r() is None\n"
+    found = run(engine, program, tests)
+    assert found.reward == 0.0
+    right = run(engine, "class Node:\n    pass\n", tests)
+    assert (right.reward, right.claimed) == (1.0, True)
