@@ -251,3 +251,47 @@ def test_text():
     assert run(engine, program, wrong).reward == 0.0
     wrong = "import pytest\ndef test():\n    it = numbers()\n    next(it)\n    with pytest.raises(StopIteration) as e: next(it)\n    assert e.value.value == '2'\n"
     assert run(engine, program, wrong).reward == 0.0
+
+
+SHOWN = """class Failed(Exception):
+    def __init__(self, code): self.code = code; super().__init__(code)
+    {}
+def f(x): raise Failed(x)
+"""
+CATCH = "import pytest\ndef test():\n    with pytest.raises(Failed) as e: f(4)\n    {}\n"
+
+
+def test_an_exception_has_the_repr_of_its_class(engine: SyncEngine) -> None:
+    own = "def __repr__(self): return f'Failed(code={self.code})'"
+    tests = CATCH.format("assert repr(e.value) == 'Failed(code=4)'")
+    assert run(engine, SHOWN.format(own), tests).reward == 1.0
+    assert run(engine, SHOWN.format(""), tests).reward == 0.0
+    assert run(engine, SHOWN.format(own), CATCH.format("assert repr(e.value) == 'Failed(4)'")).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("own", "test"),
+    [
+        ("def __eq__(self, other): return True", "assert e.value != Failed(5)"),
+        ("def __bool__(self): return False", "assert e.value"),
+        ("def __len__(self): return 3", "assert len(e.value) == 3"),
+    ],
+)
+def test_operators_of_an_exception_are_not_here(engine: SyncEngine, own: str, test: str) -> None:
+    assert run(engine, SHOWN.format(own), CATCH.format(test)).reward is None
+
+
+def test_an_exception_may_be_of_another_class_too(engine: SyncEngine) -> None:
+    program = "class Ours: pass\nclass Failed({}ValueError): pass\ndef f(x): raise Failed(x)\n"
+    tests = CATCH.format(
+        "assert isinstance(e.value, Ours) and issubclass(Failed, Ours) and isinstance(e.value, ValueError)"
+    )
+    assert run(engine, program.format("Ours, "), tests).reward == 1.0
+    assert run(engine, program.format(""), tests).reward == 0.0
+
+
+def test_from_none_is_told(engine: SyncEngine) -> None:
+    program = "def f(x):\n    try: 1 / 0\n    except ZeroDivisionError: raise ValueError(x){}\n"
+    tests = "import pytest\ndef test():\n    with pytest.raises(ValueError) as e: f(1)\n    assert e.value.__suppress_context__\n"
+    assert run(engine, program.format(" from None"), tests).reward == 1.0
+    assert run(engine, program.format(""), tests).reward == 0.0

@@ -136,3 +136,48 @@ def test_whether_an_object_is_still_there_is_asked_beside_it(engine: SyncEngine)
     assert found.reward == 0.0
     right = run(engine, "class Node:\n    pass\n", tests)
     assert (right.reward, right.claimed) == (1.0, True)
+
+
+COUNTDOWN = """class Countdown:
+    def __init__(self, n): self.n = self.i = n
+    def __iter__(self):
+        {}
+    def __next__(self):
+        if self.i <= 0: raise StopIteration
+        self.i -= 1
+        return self.i + 1
+"""
+
+
+@pytest.mark.parametrize("loop", ["list(Countdown(3))", "[x for x in Countdown(3)]", "list(make(3))"])
+@pytest.mark.parametrize(
+    ("body", "reward"),
+    [("return self", 1.0), ("self.i = self.n; return self", 1.0), ("pass", 0.0), ("raise ValueError", 0.0), ("return [9]", 0.0),
+     ("return iter([9])", 0.0)],
+)  # fmt: skip
+def test_an_iterator_is_asked_for_its_iterator(engine: SyncEngine, loop: str, body: str, reward: float) -> None:
+    program = COUNTDOWN.format(body) + "def make(n): return Countdown(n)\n"
+    assert run(engine, program, f"def test(): assert {loop} == [3, 2, 1]\n").reward == reward
+
+
+def test_an_iterator_that_starts_again_starts_again(engine: SyncEngine) -> None:
+    program = COUNTDOWN.format("self.i = self.n; return self")
+    tests = """def test():
+    c = Countdown(3)
+    assert c.n == 3
+    assert list(c) == [3, 2, 1]
+    assert list(c) == [3, 2, 1]
+    assert iter(c) is c
+    assert next(c) == 3
+"""
+    assert run(engine, program, tests).reward == 1.0
+    tests = "def test():\n    c = Countdown(3)\n    for x in c: break\n    assert list(c) == [2, 1]\n"
+    assert run(engine, COUNTDOWN.format("return self"), tests).reward == 1.0
+    assert run(engine, program, tests).reward == 0.0
+
+
+def test_a_class_is_no_generator_by_its_name(engine: SyncEngine) -> None:
+    tests = "import types\ndef test(): assert isinstance(f(), types.GeneratorType)\n"
+    assert run(engine, "def f(): yield 1\n", tests).reward == 1.0
+    liar = COUNTDOWN.format("return self").replace("Countdown", "generator") + "def f(): return generator(1)\n"
+    assert run(engine, liar, tests).reward == 0.0

@@ -177,7 +177,8 @@ class Exchange(Claims):
         found = [self.kinds[base] if type(base) is int else exception_class(base) or object for base in bases]
         if error:
             parents = tuple(base for base in found if issubclass(base, BaseException)) or (Exception,)
-            space = {"__module__": "solution", **raising.methods(frozenset(special), stop)}
+            also = tuple(base for base in found if isinstance(base, StandinType))
+            space = {"__module__": "solution", raising.ALSO: also, **raising.methods(frozenset(special), stop)}
             made: Any = raising.ErrorType(name, parents, space, link=self)
         else:
             parents = tuple(base for base in found if isinstance(base, StandinType) and not is_looked_into(base)) or (
@@ -189,7 +190,9 @@ class Exchange(Claims):
             space |= {"__hash__": None} if UNHASHABLE in special else {}
             if (real := real_class(space["__library__"])) is not None:
                 space["__class__"] = property(lambda of: real)
-            as_data = made_from(bases) | data_methods(data, name, frozenset(special))
+            as_data = made_from(bases) | data_methods(
+                data, name if library == f"builtins:{name}" else "", frozenset(special)
+            )
             as_data |= parts(fields if data == "tuple" else ())
             made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number

@@ -9,6 +9,7 @@ from typing import Any
 
 from .library import Named, library_name
 from .likedata import MADE_FROM
+from .raising import ALSO
 from .standins import Standin, StandinType, says
 
 ISINSTANCE, ISSUBCLASS = "__isinstance__", "__issubclass__"
@@ -19,6 +20,8 @@ def is_instance(value: Any, kinds: Any) -> bool:
     """As Python has it; an object of the program's is one of what its class is made from."""
     if _isinstance(value, StandinType):
         return _is_class_of(value, kinds)
+    if _isinstance(value, BaseException):
+        return _isinstance(value, kinds) or mixes(type(value), kinds)
     return _isinstance(value, kinds) or (_isinstance(value, Standin) and derives(type(value), kinds))
 
 
@@ -35,10 +38,15 @@ def _is_class_of(value: Any, kinds: Any) -> bool:
 
 def is_subclass(kind: Any, kinds: Any) -> bool:
     """As Python has it; a class of the program's is made from what it was there."""
-    if _issubclass(kind, kinds) or (_isinstance(kind, StandinType) and derives(kind, kinds)):
+    if _issubclass(kind, kinds) or (_isinstance(kind, StandinType) and derives(kind, kinds)) or mixes(kind, kinds):
         return True
     asked = kinds if _isinstance(kinds, tuple) else (kinds,)
     return any(_isinstance(one, StandinType) and says(one, "issubclass", kind) for one in asked)
+
+
+def mixes(kind: Any, kinds: Any) -> bool:
+    """A class of exceptions of the program's is made from one of these too, which is no class of exceptions."""
+    return any(_issubclass(also, kinds) for base in type.mro(kind) for also in vars(base).get(ALSO, ()))
 
 
 def derives(kind: Any, kinds: Any) -> bool:

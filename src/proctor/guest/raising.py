@@ -9,10 +9,12 @@ from typing import Any
 from .arguments import MOST_TEXT
 from .library import builtin_exception
 from .sealing import Broken
+from .serving import SPECIAL
 
 TESTS_FILE = "<tests>"  # as their source is compiled
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _MARK = "__of_the_program__"
+ALSO = "__also__"  # of a class of the program's: those that it is made from and that are no exceptions
 
 
 class ErrorType(type):
@@ -42,7 +44,7 @@ def mark(exc: BaseException) -> BaseException:
 
 def raised(answer: Any) -> BaseException:
     """The exception that an answer tells of: itself, its text, its attributes, its cause and its context."""
-    exc, text, attributes, cause, context = answer
+    exc, text, attributes, cause, context, suppressed = answer
     if not isinstance(exc, BaseException):
         raise Broken("the answer is no exception")
     filled(exc, text, attributes)
@@ -50,17 +52,19 @@ def raised(answer: Any) -> BaseException:
         exc.__cause__ = mark(cause)
     if isinstance(context, BaseException) and context is not exc:
         exc.__context__ = mark(context)
+    exc.__suppress_context__ = suppressed is True
     return exc
 
 
 def filled(exc: BaseException, text: Any, attributes: Any) -> BaseException:
-    """An exception with what the program tells of it: its text and its attributes."""
+    """An exception with what the program tells of it: its texts (``str`` and ``repr``) and its attributes."""
     for name, value in attributes:
         notes = name == "__notes__" and type(value) is list and all(type(note) is str for note in value)
         if type(name) is str and (notes or (name[:2] != "__" and not hasattr(BaseException, name))):
             exc.__dict__[name] = value
-    if type(text) is str:
-        exc.__dict__["__text__"] = text[:MOST_TEXT]
+    for name, said in zip(("__text__", "__shown__"), text, strict=True):
+        if type(said) is str:
+            exc.__dict__[name] = said[:MOST_TEXT]
     return mark(exc)
 
 
@@ -87,7 +91,19 @@ def methods(names: frozenset[str], stop: Any) -> dict[str, Any]:
             stop("undecided", "the tests ask for the text of an exception of the program's that they made")
         return str(builtin_base(type(self)).__str__(self))
 
-    return {"__getattr__": missing, "__str__": text}
+    def shown(self: Any) -> str:
+        if "__repr__" in names and "__shown__" not in self.__dict__:
+            stop("undecided", "the tests ask for the repr of an exception of the program's that they made")
+        return str(self.__dict__.get("__shown__", "")) or str(builtin_base(type(self)).__repr__(self))
+
+    def unknown(name: str) -> Any:
+        def method(self: Any, *args: Any) -> Any:
+            stop("undecided", f"the tests use {name} of an exception of the program's, which is not here")
+
+        return method
+
+    found = {name: unknown(name) for name in SPECIAL if name in names and name not in ("__str__", "__call__")}
+    return found | {"__getattr__": missing, "__str__": text, "__repr__": shown}
 
 
 def is_programs(exc: BaseException) -> bool:

@@ -37,6 +37,7 @@ SPECIAL = tuple(
 )
 UNHASHABLE = "__unhashable__"  # of a class that says only that its objects have no hash
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_UNNAMED = {types.GeneratorType: "builtins:generator"}  # has no name there
 _THE_LOADERS = ("__builtins__", "__loader__", "__spec__")  # of a module: nothing that a program has written
 
 
@@ -179,7 +180,7 @@ class Server:
         found += [UNHASHABLE] if hashed is None and "__eq__" not in found else []
         if error:
             found = [name for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)]
-        known = "" if error else library.library_name(kind) or ""
+        known = "" if error else library.library_name(kind) or _UNNAMED.get(kind, "")
         if not known and type(kind).__instancecheck__ is not type.__instancecheck__:
             found.append("__instancecheck__")  # it says itself what is one of it
         fields = _fields(kind) if tuples else ()
@@ -319,15 +320,15 @@ def plain(value: Any) -> Any:
 
 
 def told_of(exc: BaseException) -> tuple[Any, ...]:
-    """What else tests may ask of an exception that was raised: its text, where its class makes one; attributes; cause."""
+    """What else tests may ask of an exception that was raised: its texts, where its class makes them; attributes; cause."""
     kind = type(exc)
     own = [base for base in kind.__mro__ if base.__module__ != "builtins"]
-    text = None
-    if any("__str__" in vars(base) for base in own):
+    texts: list[str | None] = []
+    for name, write in (("__str__", str), ("__repr__", repr)):
         try:
-            text = str(str(exc))[:2000]
+            texts.append(str(write(exc))[:2000] if any(name in vars(base) for base in own) else None)
         except BaseException:
-            text = None
+            texts.append(None)
     found = {name: value for name, value in list(vars(exc).items())[:20] if type(name) is str}
     for base in own:
         for name, value in list(vars(base).items())[:50]:
@@ -343,7 +344,7 @@ def told_of(exc: BaseException) -> tuple[Any, ...]:
     notes = getattr(exc, "__notes__", None)
     if type(notes) is list and all(type(note) is str for note in notes):
         found["__notes__"] = notes
-    return text, tuple(found.items()), exc.__cause__, exc.__context__
+    return tuple(texts), tuple(found.items()), exc.__cause__, exc.__context__, exc.__suppress_context__
 
 
 def special(target: Any, name: str, arguments: tuple[Any, ...]) -> Any:

@@ -149,7 +149,7 @@ class Standin(metaclass=StandinType):
     __data__: Any = None  # the kind of data that its class compares as
     __made_from__: Any = None  # the kind of data that its class is made from, whatever it compares as
     __library__ = ""  # the library's name of its class, by the program's word
-    __slots__ = ("__ended__", "__keep__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
+    __slots__ = ("__ended__", "__keep__", "__life__", "__number__", "__owner__", "__sound__", "__via__", "__weakref__")
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] == "__" == name[-2:] and name[2:-2] not in _RELAYED:
@@ -240,6 +240,7 @@ def blank(made: Any, number: int, keep: Any = None) -> None:
         ("owner", None),
         ("sound", 0),
         ("ended", False),
+        ("life", None),
         ("keep", keep),
     ):
         object.__setattr__(made, f"__{slot}__", first)
