@@ -15,20 +15,31 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     return type(value) in _SCALARS if parts is None else all(_is_plain(part, depth + 1) for part in parts)
 
 
+def _holds_class(value: Any, depth: int = 0) -> bool:
+    """What is called would judge itself."""
+    if type(value) is dict:
+        value = (*value, *value.values())
+    parts = value if type(value) in (tuple, list, set, frozenset) and depth < 8 else ()
+    return isinstance(value, type) or any(_holds_class(part, depth + 1) for part in parts)
+
+
 def arguments_of(exc: BaseException) -> tuple[Any, ...]:
-    """An exception's arguments, or a group's text and members."""
+    """An exception's arguments, or a group's text and members; its text where there is a class among them."""
     if isinstance(exc, BaseExceptionGroup):
         return exc.message, tuple(exc.exceptions)
     if isinstance(exc, OSError) and exc.filename is not None:  # the constructor takes it out of the arguments
         return exc.errno, exc.strerror, exc.filename
-    return exc.args if type(exc.args) is tuple else ()
+    arguments = exc.args if type(exc.args) is tuple else ()
+    return _text(exc) if _holds_class(arguments) else arguments
 
 
 def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
     """The same where they are plain, else its text: what the tests hold is not for the program."""
     arguments = arguments_of(exc)
-    if isinstance(exc, BaseExceptionGroup) or all(map(_is_plain, arguments)):
-        return arguments
+    return arguments if isinstance(exc, BaseExceptionGroup) or all(map(_is_plain, arguments)) else _text(exc)
+
+
+def _text(exc: BaseException) -> tuple[Any, ...]:
     try:
         return (str(exc)[:MOST_TEXT],)
     except BaseException:
@@ -45,6 +56,8 @@ def made_exception(kind: Any, arguments: tuple[Any, ...]) -> BaseException:
             raise ValueError("no group of exceptions")
         group: BaseException = BaseExceptionGroup.__new__(kind, text, members)
         return group
+    if _holds_class(arguments):
+        raise ValueError("a class among the arguments")
     try:
         made = kind(*arguments)
     except Exception:

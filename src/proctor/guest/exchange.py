@@ -194,6 +194,8 @@ class Exchange(Claims):
                 data, name if library == f"builtins:{name}" else "", frozenset(special)
             )
             as_data |= parts(fields if data == "tuple" else ())
+            if "__eq__" in special and "__eq__" not in as_data:
+                space.setdefault("__ne__", METHODS["__ne__"])  # Python's own, which asks that
             made = StandinType(name, parents, {"__slots__": (), **space, **as_data}, link=self)
         self.kinds[number], self.numbers[made] = made, number
 

@@ -24,8 +24,8 @@ def _special(name: str) -> Any:
 def _compared(name: str) -> Any:
     """``__eq__`` or ``__ne__`` of a class's own, which is the only one to know what it says.
 
-    It is told of another object, and of data where the tests made the object: elsewhere data may be the answer that was
-    due, so that they differ is what counts, and what that is worth without its word is marked.
+    It is told of another object, of data where the tests made the object, and where they say that it is not None. Elsewhere
+    data may be the answer that was due: there the two differ, and a test that asks for no more than that is marked.
     """
 
     def method(self: Any, other: Any) -> Any:
@@ -33,17 +33,19 @@ def _compared(name: str) -> Any:
         same = theirs and number_of(self) == number_of(other)
         if link.reading:
             return same if name == "__eq__" else not same
-        if not theirs and not (is_made(self.__sound__, self.__via__) and type(other) in sealing.COPIED):
+        is_data = type(other) in sealing.COPIED
+        told = is_made(self.__sound__, self.__via__) or (other is None and name == "__ne__")
+        if not theirs and not (is_data and told):
             found = unlike(self, other)
-            link.answered(type(self), "__eq__", True)
+            if name == "__ne__" or not is_data:
+                link.answered(type(self), "__eq__", True)
             return found if name == "__eq__" or found is NotImplemented else not found
         answer = link.ask("special", self, name, (other,))
         if answer is NotImplemented:
             return link.identical(self, other) if same and name == "__eq__" else answer
         different = not is_standin(answer) and bool(answer) is (name == "__ne__")
-        link.compared(
-            "__eq__", self, other, not (different and theirs)
-        )  # data that it has seen may serve a later answer
+        seen = is_data and other is not None  # it may serve a later answer
+        link.compared("__eq__", self, other, seen or not different)
         return answer
 
     return method

@@ -37,7 +37,7 @@ SPECIAL = tuple(
 )
 UNHASHABLE = "__unhashable__"  # of a class that says only that its objects have no hash
 _DEFAULT = ("__str__", "__repr__", "__format__", "__hash__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_UNNAMED = {types.GeneratorType: "builtins:generator"}  # has no name there
+_UNNAMED: dict[Any, str] = {types.GeneratorType: "builtins:generator"}  # has no name there
 _THE_LOADERS = ("__builtins__", "__loader__", "__spec__")  # of a module: nothing that a program has written
 
 
