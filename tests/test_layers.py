@@ -85,6 +85,7 @@ def test_hosts_import_only_the_protocol_of_the_guest(path: Path) -> None:
             ("proctor.isolation.enclosed", "proctor.guest.bundle"),
             ("proctor.isolation.runsc", "proctor.guest.bundle"),
             ("proctor.isolation.microvm", "proctor.guest.cgroups"),
+            ("proctor.isolation.machines", "proctor.guest.cgroups"),
             ("proctor.isolation.erofs", "proctor.guest.blocks"),
             *(("proctor.isolation.template", f"proctor.guest.{name}") for name in ("blocks", "channels", "machine")),
             *(("proctor.isolation.firsttime", f"proctor.guest.{name}") for name in ("channels", "machine")),

@@ -323,7 +323,7 @@ def test_a_level_that_is_not_there_is_an_error_and_no_step_down(
     monkeypatch.setattr(runsc, "_FOLDERS", (str(tmp_path / "other"),))
     own = Boxes()
     try:
-        for level, words in (("gvisor", "apt-get install runsc"), ("microvm", "not there for sandboxes")):
+        for level, words in (("gvisor", "apt-get install runsc"), ("degraded", "not there for sandboxes")):
             with pytest.raises(IsolationUnavailable, match=words):
                 own.new(isolation=level, name="one")
         assert not own.engine.queue.taken

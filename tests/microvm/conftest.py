@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "engine"))
+sys.path.append(str(Path(__file__).parent.parent / "sandboxes"))
 
+from box_help import Boxes
 from engine_help import gone, leavings
 
 from proctor.core.errors import InputError, IsolationUnavailable
@@ -57,6 +59,16 @@ def host() -> qemu.Qemu:
         return qemu.find()
     except (IsolationUnavailable, InputError) as exc:
         pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="session")
+def rooms(host: qemu.Qemu) -> qemu.Qemu:
+    """The same where this host gives sandboxes at all, which no level does without namespaces."""
+    try:
+        Boxes(spare=0).close()
+    except IsolationUnavailable as exc:
+        pytest.skip(f"this host gives no sandboxes: {exc}")
+    return host
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,11 @@ def _fill(fd: int) -> None:
         os.write(fd, b"x" * 1000)
 
 
+def _flood(sock: socket.socket) -> None:
+    while True:
+        sock.sendall(b"x" * 1000)
+
+
 def _turns(relay: channels.Relay) -> None:
     for _ in range(1000):
         relay.turn(50)
@@ -129,15 +135,60 @@ def test_a_slow_reader_holds_up_its_writer_alone(joined: Joined) -> None:
         os.close(fd)
 
 
+def test_sockets_pass_and_others_over_them(joined: Joined) -> None:
+    """As a sandbox's doors do: over a socket that came, another one comes for each connection."""
+    pairs = [socket.socketpair(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)]
+    (door, names), theirs = zip(*pairs, strict=True)
+    socket.send_fds(joined.engine, [b"p"], [sock.fileno() for sock in theirs])
+    joined.agent.settimeout(30)
+    made = [socket.socket(fileno=fd) for fd in socket.recv_fds(joined.agent, 1, 4)[1]]
+    one, two = socket.socketpair()
+    for sock in (door, names, one, *made):
+        sock.settimeout(30)
+    made[0].sendall(b"c")
+    assert door.recv(1) == b"c"
+    door.sendall(b"first")
+    socket.send_fds(door, [b"c"], [two.fileno()])
+    assert made[0].recv(5, socket.MSG_WAITALL) == b"first"
+    inner = socket.socket(fileno=socket.recv_fds(made[0], 1, 1)[1][0])
+    inner.settimeout(30)
+    for sock in (two, *theirs):
+        sock.close()
+    one.sendall(b"request")
+    one.shutdown(socket.SHUT_WR)
+    assert inner.recv(7, socket.MSG_WAITALL) == b"request"
+    assert inner.recv(1) == b""
+    inner.sendall(b"answer")  # the other way is still open
+    inner.close()
+    assert one.recv(6, socket.MSG_WAITALL) == b"answer"
+    assert one.recv(1) == b""
+    for data in (b"a" * 100, b"b", b"c" * 4000):
+        names.send(data)
+    assert [len(made[1].recv(9000)) for _ in range(3)] == [100, 1, 4000]
+    names.close()
+    assert made[1].recv(1) == b""
+    door.close()
+    assert made[0].recv(1) == b""
+    with pytest.raises(BrokenPipeError):
+        _flood(made[0])
+    for sock in (one, *made):
+        sock.close()
+    end = time.monotonic() + 30
+    while any(len(relay.sources) + len(relay.sinks) > 2 for relay in joined.relays) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert [len(relay.sources) + len(relay.sinks) for relay in joined.relays] == [2, 2]
+
+
 @pytest.mark.parametrize(
     "message",
     [
         channels.HEAD.pack(99, 0, 0),
-        channels.HEAD.pack(channels.PIPES, 2, 0),
+        channels.HEAD.pack(channels.GIVEN, 2, 0),
         channels.HEAD.pack(channels.PASSED, channels.INTO, 4) + struct.pack(">I", 1),
+        channels.HEAD.pack(channels.DATA, channels.OUT_OF, 0),  # which would be counted nowhere
         (channels.HEAD.pack(channels.DATA, channels.OUT_OF, 60_000) + bytes(60_000)) * 40,
     ],
-    ids=["unknown", "pipes from inside", "more passed on than sent", "more than asked for"],
+    ids=["unknown", "pipes from inside", "more passed on than sent", "nothing", "more than asked for"],
 )
 def test_a_machine_that_breaks_the_rules_is_ended(message: bytes) -> None:
     engine, control = socket.socketpair()
@@ -172,7 +223,7 @@ def test_the_disk_is_the_hosts_files(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     size = erofs.save(plan, {}, folder)
-    disk = blocks.Disk(str(folder), size)
+    disk = blocks.Disk.within(str(folder), size)
     whole = disk.read(0, size)
     assert whole[1024:1028] == bytes.fromhex("e2e1f5e0")
     assert contents["a"] in whole
@@ -183,7 +234,7 @@ def test_the_disk_is_the_hosts_files(tmp_path: Path) -> None:
     at = whole.index(contents["a"])
     assert at % blocks.BLOCK == 0
     assert disk.read(at + 5000, 100) == contents["a"][5000:5100]
-    fresh = blocks.Disk(str(folder), size)
+    fresh = blocks.Disk.within(str(folder), size)
     (top / "a").write_bytes(os.urandom(10_000))
     with pytest.raises(OSError, match="has changed since"):
         fresh.read(at, 10)

@@ -49,7 +49,7 @@ _CREATE = (
     click.option("--internet/--offline", "internet", default=None, help="With a network, or without, the default."),
     click.option("--allow", multiple=True, metavar="HOST", help="Of the network, only this. Repeatable."),
     click.option("--deny", multiple=True, metavar="HOST", help="Of the network, not this. Repeatable."),
-    click.option("--isolation", default=None, metavar="LEVEL", help="The wall around it: auto, jail, gvisor.  [default: auto, or PROCTOR_ISOLATION]"),
+    click.option("--isolation", default=None, metavar="LEVEL", help="The wall around it: auto, jail, gvisor, microvm.  [default: auto, or PROCTOR_ISOLATION]"),
     click.option("--gpu", type=click.IntRange(0, 64), default=None, metavar="N", help="GPUs of its own.  [default: 0]"),
     click.option("--gpu-model", multiple=True, metavar="NAME", help="Of this model: T4, A100-80. Repeatable: any of them."),
     click.option("--max-cost-micros", type=int, default=None, metavar="N", help="End it at this cost, in $0.000001."),

@@ -62,7 +62,7 @@ class AsyncSandboxes:
             env: variables of all of its commands.
             gpu, gpu_model: GPUs that are its own, and the model, or models of which any will do.
             max_cost_micros: millionths of a dollar after which it is stopped.
-            isolation: the wall around it: ``jail``, ``gvisor``, or ``auto``; the runtime's unless given.
+            isolation: the wall around it: ``jail``, ``gvisor``, ``microvm`` or ``auto``; the runtime's unless given.
             wait_for_capacity: seconds to wait for room; the runtime's unless given; 0 not at all.
             on_capacity_wait: called with the error and the seconds that are left, whenever its place in the queue changes.
             idempotency_key: the same key gives the same sandbox for 24 hours.
@@ -230,7 +230,7 @@ class AsyncRuntime:
         wait_for_capacity: seconds that a create waits for room.
         on_queued: called with the number of creates before one that waits, whenever that changes.
         backend: who holds the sandboxes, in place of all that.
-        isolation: the wall around its sandboxes: ``jail``, ``gvisor``, or ``auto``, which is the jail; unless given what
+        isolation: the wall around its sandboxes: ``jail``, ``gvisor``, ``microvm`` or ``auto``, which is the jail; unless given what
             PROCTOR_ISOLATION says. A named one is never stepped down from.
 
     Runtimes of one process share its sandboxes: they are found by id and label from each, and outlive a Runtime.

@@ -237,7 +237,7 @@ def isolation(value: object) -> str:
         value = os.environ.get(VARIABLE) or "auto"
         field = VARIABLE if value != "auto" else field
     if value not in LEVELS:  # a level that is not there for sandboxes is said where one is made
-        raise invalid(field, value, "give auto, jail, gvisor")
+        raise invalid(field, value, "give auto, jail, gvisor, microvm")
     return str(value)
 
 

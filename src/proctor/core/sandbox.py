@@ -64,7 +64,7 @@ class SandboxSpec:
         env: environment of its commands beyond the image's.
         gpu: number of GPUs, which no other sandbox has at that time.
         gpu_models: names of models, of which each of them is one; empty for any.
-        isolation: the wall around it, ``auto``, ``jail`` or ``gvisor``; a named one is never stepped down from.
+        isolation: the wall around it, ``auto``, ``jail``, ``gvisor`` or ``microvm``; a named one is never stepped down from.
     """
 
     name: str | None = None

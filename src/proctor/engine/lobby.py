@@ -14,7 +14,7 @@ from proctor.engine import reading
 from proctor.engine.link import Link, is_stopped
 from proctor.engine.room import Room, RoomLate
 from proctor.guest import protocol
-from proctor.isolation.lobby import LobbyBoundary, RoomGroup
+from proctor.isolation.lobby import RoomBoundary, RoomGroup
 
 _BY_ITSELF_S = 0.5  # for a sandbox's pid 1 to see that its socket has ended: it takes a millisecond
 _CLEAR_S = 10.0  # for the kernel to end what a sandbox has left
@@ -31,7 +31,7 @@ class Stuck(InfrastructureError):
 class Lobby:
     """A live lobby: ``spawn``, ``ready``, then any number of rooms; ended by ``close``."""
 
-    def __init__(self, boundary: LobbyBoundary, link: Link) -> None:
+    def __init__(self, boundary: RoomBoundary, link: Link) -> None:
         self.boundary, self.link = boundary, link
         self.rooms: dict[int, Room] = {}
         self.groups: dict[int, RoomGroup] = {}
@@ -44,7 +44,7 @@ class Lobby:
         self._reader: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, boundary: LobbyBoundary, image: Image, number: int) -> Lobby:
+    async def start(cls, boundary: RoomBoundary, image: Image, number: int) -> Lobby:
         """Start a lobby and wait until it can fork.
 
         Raises:

@@ -115,7 +115,7 @@ class Room:
         self.commands: dict[int, Running] = {}
         self._reader: asyncio.Task[None] | None = None
         self.on_broken: Callable[[BaseException], None] | None = None
-        self.doors = False  # it hands over no sockets that listen, but knocks for each connection
+        self.doors: int | None = None  # it hands over no sockets that listen, but knocks: the kind of the one for names
         self.why: Callable[[], str] = lambda: ""  # what more is known of its end
 
     async def ready(self) -> None:
@@ -241,8 +241,8 @@ class Room:
 
     async def listen(self) -> Mapping[str, socket.socket | Door | Names]:
         """Sockets that listen inside the sandbox, by the names in ``LISTENERS``; whoever takes them closes them."""
-        if self.doors:
-            return await self._knocked()
+        if self.doors is not None:
+            return await self._knocked(self.doors)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours:
             with theirs:
@@ -256,14 +256,13 @@ class Room:
             raise SandboxError("the sandbox did not hand over its sockets", code="no_network", status=500)
         return dict(zip(LISTENERS, found, strict=True))
 
-    async def _knocked(self) -> Mapping[str, Door | Names]:
+    async def _knocked(self, names: int) -> Mapping[str, Door | Names]:
         """What stands for such sockets where the sandbox can hand over none."""
         found: dict[str, Door | Names] = {}
         theirs: list[socket.socket] = []
         try:
             for name in LISTENERS:
-                kind = socket.SOCK_DGRAM if name == "dns" else socket.SOCK_STREAM
-                ours, other = socket.socketpair(socket.AF_UNIX, kind)
+                ours, other = socket.socketpair(socket.AF_UNIX, names if name == "dns" else socket.SOCK_STREAM)
                 theirs.append(other)
                 found[name] = Names(ours) if name == "dns" else Door(ours)
             await self.answer(await self.ask("listen", give=theirs))
@@ -278,7 +277,7 @@ class Room:
 
     async def unlisten(self) -> None:
         """Nothing listens inside any more: to be called once what ``listen`` gave is closed."""
-        if self.doors and self.broken is None:
+        if self.doors is not None and self.broken is None:
             await self.request("unlisten")
 
     async def start(

@@ -15,7 +15,7 @@ from proctor.engine.lobby import Lobby, Stuck
 from proctor.engine.room import Room
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import POINT, Ground
-from proctor.isolation.lobby import LobbyBoundary
+from proctor.isolation.lobby import LobbyBoundary, RoomBoundary
 
 ATTEMPTS = 3  # agents that may fail to come up in a row
 
@@ -27,7 +27,7 @@ class Rooms:
         spare: rooms that are ready before anybody asks.
     """
 
-    def __init__(self, boundary: LobbyBoundary, image: Image, spare: int) -> None:
+    def __init__(self, boundary: RoomBoundary, image: Image, spare: int) -> None:
         self.boundary, self.image, self.spare = boundary, image, spare
         self.lobby: Lobby | None = None
         self._retired: set[Lobby] = set()

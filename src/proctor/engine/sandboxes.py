@@ -24,7 +24,7 @@ from proctor.core.sandbox import (
     StopReason,
 )
 from proctor.engine import capacity
-from proctor.engine.enclosed import Enclosures
+from proctor.engine.enclosed import ENCLOSED, Enclosures
 from proctor.engine.gpus import Pool, environment
 from proctor.engine.lobby import Lobby
 from proctor.engine.outside import Outside, check
@@ -37,13 +37,15 @@ from proctor.engine.using import Use
 from proctor.images.rootfs import Rootfs
 from proctor.images.sandbox import host_ground
 from proctor.images.store import Store
+from proctor.isolation import machines
 from proctor.isolation.gpus import Gpus, find
 from proctor.meter.ledger import Ledger
 
-WALLS = ("auto", "jail", "gvisor")  # isolation levels of sandboxes; auto is the jail
+WALLS = ("auto", "jail", *ENCLOSED)  # isolation levels of sandboxes; auto is the jail
 SPARE = 2  # rooms made ahead: one more than a caller uses in the time that it takes to make one
-OWN_MIB = 16  # a room's own processes, beside the sandbox's bound: 4.1 MiB measured, and page tables
-OWN_ENCLOSED_MIB = 112  # a container's: 80 measured
+# Beside the sandbox's bound, its room's own processes (4.1 MiB measured, and page tables), or all of what it is in.
+OWN_MIB = {"gvisor": 112, "microvm": 192}
+_OWN_MIB = 16
 MOST = 100
 _KEPT = 10_000  # records of sandboxes that have ended
 _LATEST = 253_370_764_800.0  # the year 9999
@@ -146,10 +148,12 @@ class Sandboxes(Use):
                 raise IsolationUnavailable(
                     f"isolation {spec.isolation!r} is not there for sandboxes; they are behind {' or '.join(WALLS[1:])}"
                 )
-            enclosed = spec.isolation == "gvisor"
-            self.gpus.check(spec, "gvisor" if enclosed else str(self.features.get("level", "jail")))
+            level = spec.isolation if spec.isolation in ENCLOSED else str(self.features.get("level", "jail"))
+            self.gpus.check(spec, level)
+            if level == "microvm":
+                machines.check(spec)
             root = await self.roots.take(spec)
-            bound = spec.bound_mib + (OWN_ENCLOSED_MIB if enclosed else OWN_MIB)
+            bound = spec.bound_mib + OWN_MIB.get(level, _OWN_MIB)
             seat = await self.queue.seat(bound, wait_s, on_wait, gpus=spec.gpu, models=spec.gpu_models)
             box = Sandbox(spec, seat, self.spending.prices)
             box.root = root
@@ -175,8 +179,8 @@ class Sandboxes(Use):
         return box
 
     async def _open(self, box: Sandbox) -> None:
-        root = box.root.rootfs if box.root else Rootfs()
-        rooms: Rooms = self.pools.of(root) if box.spec.isolation != "gvisor" else await self._enclosure(root)
+        root, level = box.root.rootfs if box.root else Rootfs(), box.spec.isolation
+        rooms: Rooms = await self._enclosure(level, root) if level in ENCLOSED else self.pools.of(root)
         rooms.used += 1
         try:
             await self._open_in(box, rooms)
@@ -209,8 +213,8 @@ class Sandboxes(Use):
             return
         raise InfrastructureError(f"a sandbox cannot be opened: {fault}") from fault
 
-    async def _enclosure(self, root: Rootfs) -> Rooms:
-        return await self.enclosures.of(root, self.roots.base(root), default=self.roots.is_default(root))
+    async def _enclosure(self, level: str, root: Rootfs) -> Rooms:
+        return await self.enclosures.of(level, root, self.roots.base(root), default=self.roots.is_default(root))
 
     def plan(self, box: Sandbox, lobby: Lobby) -> dict[str, Any]:
         """The request that makes a room of ``lobby`` this sandbox."""
@@ -226,7 +230,8 @@ class Sandboxes(Use):
             "base_env": env, "env": environment(env, spec.env, gpus), "hostname": "sandbox",
             "workdir": root.workdir or "/workspace",
             "memory": 0 if features.get("memory") else spec.bound_mib << 20, "processes": lobby.boundary.processes,
-            "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport),
+            "bound": spec.bound_mib << 20,
+            "sites": self.ground.sites, "warm": root.host, "host": root.host, "preimport": bool(root.preimport) and spec.isolation != "microvm",
             "watched": self.ground.watched, "bounded": bool(features.get("pids")),
         }  # fmt: skip
 

@@ -213,20 +213,8 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
             os.setgroups([config["group"]])  # a device's, which counts on although it has no name inside
         linux.unshare(linux.NEWNS)
         root.build(config["root"], own_proc=True)
-        try:
-            linux.unshare(linux.NEWUSER)
-        except OSError:
-            config["host_identity"] = True  # forbidden here: the case still drops to an identity of its own
-        else:
-            os.write(news, b"M")
-            word = os.read(go, 500)
-            if word != b"k":
-                raise OSError(1, f"cannot map identities: {word[1:].decode()}")
-            os.setresgid(0, 0, 0)
-            if not config.get("group"):
-                os.setgroups([])
-            os.setresuid(0, 0, 0)
-            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity had undone it
+        if not config.get("only"):  # in a machine of its own there is nobody else to be told apart
+            own_users(config, news, go)
     else:
         uid, gid = os.geteuid(), os.getegid()
         linux.unshare(linux.NEWUSER | linux.NEWNS)
@@ -240,6 +228,24 @@ def walls(config: dict[str, Any], level: str, news: int, go: int) -> int:
         root.build(config["root"], own_proc=False)
     linux.unshare(inner)
     return os.fork()
+
+
+def own_users(config: dict[str, Any], news: int, go: int) -> None:
+    """Go into a user namespace, as its root."""
+    try:
+        linux.unshare(linux.NEWUSER)
+    except OSError:
+        config["host_identity"] = True  # forbidden here: the case still drops to an identity of its own
+        return
+    os.write(news, b"M")
+    word = os.read(go, 500)
+    if word != b"k":
+        raise OSError(1, f"cannot map identities: {word[1:].decode()}")
+    os.setresgid(0, 0, 0)
+    if not config.get("group"):
+        os.setgroups([])
+    os.setresuid(0, 0, 0)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of identity had undone it
 
 
 def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str, news: int, go: int) -> zygote.Script:
@@ -288,7 +294,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         "level": level,
         "stepped_down": config.get("reasons", []),
         "root": not alone,
-        "user_namespace": inside and not sentry and not config.get("host_identity", False),
+        "user_namespace": inside and not sentry and not (config.get("only") or config.get("host_identity")),
         "namespaces": inside,
         "memory": group.memory,
         "cpu": group.cpu,
@@ -314,6 +320,7 @@ def serve(config: dict[str, Any], level: str, group: cgroups.Group, folder: str,
         ),
         readable=["/"] if inside else config["readable"], python=sys.executable, env=dict(config["env"]),
         preloaded=zygote.modules_now(), features=features, sentry=sentry,
+        only=bool(config.get("only")) or (sentry and config["lobby"]),
         unset=tuple(config.get("unset", ())), uncounted=config.get("uncounted", 0),
         pace=config.get("pace", 1.0),
     )  # fmt: skip

@@ -32,21 +32,26 @@ _OPEN = 64  # files that are kept open
 
 
 class Disk:
-    """The content, from ``index`` and ``table`` of a directory.
+    """The content, from the two files that ``isolation/erofs.py`` writes.
 
     Args:
-        folder: as ``isolation/erofs.py`` has filled it.
-        size: bytes in all.
+        index, table: their paths.
+        size: bytes in all; what is behind the content is zeros.
     """
 
-    def __init__(self, folder: str, size: int) -> None:
+    def __init__(self, index: str, table: str, size: int) -> None:
         self.size = size
-        self.index = os.open(f"{folder}/index", os.O_RDONLY | os.O_CLOEXEC)
-        with open(f"{folder}/table", "rb") as file:
+        self.index = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+        with open(table, "rb") as file:
             self.table = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         self.count, self.own = _HEADER.unpack_from(self.table)
         self.paths = _HEADER.size + self.count * EXTENT.size
         self.files: dict[int, int] = {}
+
+    @classmethod
+    def within(cls, folder: str, size: int) -> Disk:
+        """Of a directory that has both."""
+        return cls(f"{folder}/index", f"{folder}/table", size)
 
     def close(self) -> None:
         """Let go of its files."""

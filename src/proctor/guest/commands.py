@@ -42,6 +42,7 @@ class Command:
     kept: dict[int, bytearray] = field(default_factory=lambda: {1: bytearray(), 2: bytearray()})
     seen: dict[int, int] = field(default_factory=lambda: {1: 0, 2: 0})
     credit: int = CREDIT
+    kills: int = 0  # of this group for memory, before it
     timed_out: bool = False
     killed: bool = False  # for memory, by us
     status: int | None = None

@@ -1,4 +1,4 @@
-"""The way out of a sandbox whose sockets the host cannot have: gVisor's network is its own.
+"""The way out of a sandbox whose sockets the host cannot have: gVisor's network is its own, and a machine's.
 
 Where a jail hands the host the sockets that listen in its network namespace,
 here a process of the sandbox listens, and the host sends it a socket for each

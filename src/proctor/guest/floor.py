@@ -39,7 +39,7 @@ class Floor:
     box: int = -1  # the tmpfs itself: its free space is the sandbox's
 
 
-def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
+def build(plan: dict[str, Any], *, uid: int, root_uid: int, trusted: bool = False) -> Floor:
     """Build the root and pivot into it.
 
     Args:
@@ -50,10 +50,13 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
             ``program``, ``texts``, ``system`` and ``links`` as ``guest/gpus.py`` takes them.
         uid: the sandbox's user.
         root_uid: its root, or the same where this host gives it one identity.
+        trusted: this process is root of all of its machine, so overlays may keep their marks where no program reads
+            them; before Linux 6.6 a tmpfs takes no others.
 
     Raises:
         OSError: this host does not allow an overlay here.
     """
+    marks = "redirect_dir=nofollow,metacopy=off,index=off" if trusted else "userxattr"
     linux.mount("sandbox", _BOX, "tmpfs", linux.MS_NOSUID, f"size={plan['size']},nr_inodes={plan['inodes']},mode=711")
     for name in ("up", "scratch", "root", "empty"):
         os.mkdir(f"{_BOX}/{name}", 0o755)
@@ -72,7 +75,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
             lay(upper, lower[0], layers, uid=uid, root_uid=root_uid)
             write(upper, plan["files"], root_uid)
         target = f"{_BOX}/root{place}"
-        options = f"userxattr,lowerdir={':'.join(lower)},upperdir={upper},workdir={work}"
+        options = f"{marks},lowerdir={':'.join(lower)},upperdir={upper},workdir={work}"
         linux.mount("sandbox", target, "overlay", linux.MS_NOSUID | linux.MS_NODEV, options)
         floor.uppers.append((place, os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)))
     root = f"{_BOX}/root"
@@ -88,7 +91,7 @@ def build(plan: dict[str, Any], *, uid: int, root_uid: int) -> Floor:
         gpus.system(f"{root}/sys", gpu["system"], gpu["links"])
     else:
         linux.mount("/dev", f"{root}/dev", None, linux.MS_BIND | linux.MS_REC)
-        mount_proc(f"{root}/proc")
+        mount_proc(f"{root}/proc", hide=4 if trusted else 2)
     linux.pivot_root(root, f"{root}/{old}")
     os.chdir("/")
     if gpu:  # only now: a link of a layer leads nowhere but into this root

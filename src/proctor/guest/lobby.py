@@ -16,8 +16,8 @@ from .slot import Run, Slot
 
 
 def loop(slot: Slot) -> Run:
-    """Fork rooms and reap them; returns only in the process of a command. A container is one room: then be it."""
-    if slot.sentry:
+    """Fork rooms and reap them; returns only in the process of a command. One behind a wall of its own is one room: then be it."""
+    if slot.only:
         only = Room(slot, slot.control)
         zygote.keep(only)
         return only.serve()

@@ -12,6 +12,9 @@ one for the disk.
     engine --(control)--> supervisor --(serial port)--> QEMU | pid 1 --(control)--> zygote --> jail --> case
        \\--(lifeline)------/     \\--(disk: files of the image, to be read only)--/
 
+Where the agent is a sandbox's room there is a second disk, with its layers: it may be
+another in each copy, and is not read before the copy is woken.
+
 The memory is a sealed memory file that nobody can change; QEMU maps it
 privately, so that each machine has its own copy of what it writes and shares
 the rest. The machine is woken with entropy and the time, then the supervisor
@@ -35,8 +38,7 @@ if TYPE_CHECKING:
     from . import cgroups
     from .host import Host
 
-# Descriptors of QEMU's.
-PORT, MONITOR, DISK, MEMORY, STATE = 3, 4, 5, 6, 7
+PORT, MONITOR, DISK, LAYERS = 3, 4, 5, 6  # descriptors of QEMU's; behind those that there are memory and state
 _ENTROPY = 64
 _CLOCK_NS = 10**9  # the machine's clock is set again when it was not for so long and something is asked of it
 _TELL_NS = 50 * 10**6  # between two words about the CPU time that it has had
@@ -48,8 +50,8 @@ def arguments(machine: dict[str, Any], *, memory: str, serial: str, incoming: bo
     """QEMU's command line. Descriptors are as above; a saved machine must be given the devices that it had.
 
     Args:
-        machine: ``qemu`` path, ``accelerator``, ``memory_mib``; of one that boots ``kernel``,
-            ``first`` (its initial file system) and ``command_line``.
+        machine: ``qemu`` path, ``accelerator``, ``memory_mib``, ``layers_bytes`` where it has a second disk; of one
+            that boots ``kernel``, ``first`` (its initial file system) and ``command_line``.
         memory: where the memory comes from and how, as options.
         serial: what becomes of the console.
         incoming: a saved machine, else one that boots.
@@ -57,6 +59,7 @@ def arguments(machine: dict[str, Any], *, memory: str, serial: str, incoming: bo
     tcg = machine["accelerator"] == "tcg"
     names = ("kernel", "kernel"), ("initrd", "first"), ("append", "command_line")
     boot = [] if incoming else [word for option, name in names for word in (f"-{option}", machine[name])]
+    disks = [("root", DISK), *([("layers", LAYERS)] if machine.get("layers_bytes") else [])]
     return [
         machine["qemu"], "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-accel", machine["accelerator"],
@@ -67,8 +70,10 @@ def arguments(machine: dict[str, Any], *, memory: str, serial: str, incoming: bo
         "-chardev", f"socket,id=port,fd={PORT}",
         "-chardev", f"socket,id=monitor,fd={MONITOR}", "-mon", "chardev=monitor,mode=control",
         "-chardev", f"{serial},id=console", "-serial", "chardev:console",
-        "-blockdev", f"driver=nbd,node-name=root,server.type=fd,server.str={DISK},read-only=on",
-        "-device", "virtio-blk-pci,drive=root",
+        *(word for name, fd in disks for word in (
+            "-blockdev", f"driver=nbd,node-name={name},server.type=fd,server.str={fd},read-only=on",
+            "-device", f"virtio-blk-pci,drive={name}",
+        )),
         "-device", "virtio-serial-pci,max_ports=2", "-device", "virtserialport,chardev=port,name=proctor,nr=1",
         *(["-incoming", "defer"] if incoming else boot),
     ]  # fmt: skip
@@ -111,23 +116,26 @@ class Monitor:
 class Sockets:
     """The supervisor's ends of QEMU's sockets, and QEMU's."""
 
-    def __init__(self) -> None:
-        self.port, self.port_there = socket.socketpair()
-        self.monitor, self.monitor_there = socket.socketpair()
-        self.disk, self.disk_there = socket.socketpair()
+    def __init__(self, *, layers: bool = False) -> None:
+        self.port, port = socket.socketpair()
+        self.monitor, monitor = socket.socketpair()
+        self.disks, disks = zip(*(socket.socketpair() for _ in range(1 + layers)), strict=True)
+        self._there = [port, monitor, *disks]
+        self.memory = PORT + len(self._there)  # QEMU's descriptors
+        self.state = self.memory + 1
 
     def there(self) -> list[int]:
         """QEMU's, in the order of its descriptors."""
-        return [self.port_there.fileno(), self.monitor_there.fileno(), self.disk_there.fileno()]
+        return [sock.fileno() for sock in self._there]
 
     def keep(self) -> None:
         """Close QEMU's ends: its end is then seen."""
-        for sock in (self.port_there, self.monitor_there, self.disk_there):
+        for sock in self._there:
             sock.close()
 
     def command(self, machine: dict[str, Any]) -> list[str]:
         """How a saved machine is started."""
-        memory = f"mem-path=/proc/self/fd/{MEMORY},share=off"
+        memory = f"mem-path=/proc/self/fd/{self.memory},share=off"
         return arguments(machine, memory=memory, serial="null", incoming=True)
 
     def enter(self, walled: bool) -> list[tuple[str, int]]:
@@ -137,23 +145,29 @@ class Sockets:
         return []
 
     def wake(self, machine: dict[str, Any], pid: int, control: socket.socket, log: Any) -> channels.Relay:
-        """Serve the disk and let the saved machine go on; joined to the engine's control stream."""
+        """Serve the disks and let the saved machine go on; joined to the engine's control stream."""
         del pid
-        server = blocks.Server(blocks.Disk(machine["folder"], machine["disk_bytes"]), self.disk)
-        serving = os.fork()
-        if serving == 0:
-            _serve(server, [control, self.port, self.monitor])
-        self.disk.close()
+        disks = [blocks.Disk.within(machine["folder"], machine["disk_bytes"])]
+        if layers := machine.get("layers"):
+            index, table = (f"/proc/self/fd/{fd}" for fd in layers)
+            disks.append(blocks.Disk(index, table, machine["layers_bytes"]))
+        for disk, sock in zip(disks, self.disks, strict=True):
+            if os.fork() == 0:
+                _serve(blocks.Server(disk, sock), [control, self.port, self.monitor, *self.disks], sock)
+        for disk, sock in zip(disks, self.disks, strict=True):
+            disk.close()
+            sock.close()
         monitor = Monitor(self.monitor)
         monitor.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
-        monitor.ask("migrate-incoming", uri=f"fd:{STATE}")
+        monitor.ask("migrate-incoming", uri=f"fd:{self.state}")
         self.monitor.settimeout(None)
         return channels.Relay(self.port.fileno(), control, inside=False, told=log)
 
 
 def ends(config: dict[str, Any]) -> Sockets | firecracker.Ends:
     """What joins this process to the program that is to run the machine."""
-    return firecracker.Ends(config) if config["machine"]["monitor"] == "firecracker" else Sockets()
+    machine = config["machine"]
+    return firecracker.Ends(config) if machine["monitor"] == "firecracker" else Sockets(layers="layers" in machine)
 
 
 def launch(
@@ -296,12 +310,13 @@ def supervise(config: dict[str, Any], pid: int, sockets: Sockets | firecracker.E
     return 0
 
 
-def _serve(server: blocks.Server, others: list[socket.socket]) -> None:
-    """Read files for the disk, in a process of its own: a slow one holds up nothing else."""
+def _serve(server: blocks.Server, others: list[socket.socket], own: socket.socket) -> None:
+    """Read files for a disk, in a process of its own: a slow one holds up nothing else."""
     try:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         for sock in others:
-            sock.close()
+            if sock is not own:
+                sock.close()
         while server.step():
             pass
         if server.fault:

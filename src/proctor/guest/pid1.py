@@ -14,7 +14,9 @@ connection does not outlive the saving of a machine and its socket does: so the
 host connects once more, and when a copy was woken nobody can again.
 
 The agent, and all behind it, is the one of a jail: its supervisor here is a
-child of pid 1, and the machine ends with it.
+child of pid 1, and the machine ends with it. Where it is one sandbox's room, the
+sandbox's layers lie on a second disk, which is another in each copy: this process
+mounts it, where the room sees it, when the copy is woken.
 """
 
 from __future__ import annotations
@@ -38,8 +40,10 @@ from typing import Any, NoReturn  # noqa: E402
 from proctor_guest import channels, linux, protocol  # type: ignore[import-not-found]  # noqa: E402
 
 _RNDADDENTROPY, _RNDRESEEDCRNG = 0x40085203, 0x5207
+_BLKFLSBUF = 0x1261
+_DISK, _LAYERS = "vdb", "/.layers"  # as ``floor`` has it
 _CPU = "/run/cpu"  # nanoseconds that this machine has had of its host
-_AGENT: dict[str, Any] = {  # of its settings, what is the machine's own
+_AGENT: dict[str, Any] = {  # of its settings, what is the machine's own unless the host says otherwise
     "name": "slot", "box": "/run/slot", "levels": ["jail"], "cgroup": True, "public_python": None, "lobby": False,
     "uid": 2000,  # the first of its two user numbers: nobody else's in here
 }  # fmt: skip
@@ -58,6 +62,7 @@ class Init:
         self.lifeline: socket.socket | None = None
         self.log = self.cpu = -1
         self.waiting = False  # for the agent's first word
+        self.only = False  # it is one sandbox's room
 
     def run(self) -> NoReturn:
         """Serve until the agent has ended."""
@@ -75,13 +80,13 @@ class Init:
                 self.say({"up": True})
             while True:
                 try:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
+                    pid, _ = os.waitpid(-1, os.WNOHANG)
                 except ChildProcessError:
                     break
                 if pid == 0:
                     break
                 if pid == self.agent:
-                    self.ended(status)
+                    self.end(self.words())
 
     def say(self, words: dict[str, Any]) -> None:
         self.relay.say(channels.TOLD, 0, json.dumps(words).encode())
@@ -99,6 +104,11 @@ class Init:
             if self.listener is not None:
                 self.listener.close()  # programs run from here on
                 self.listener = None
+            if self.only:
+                try:
+                    lay(self.agent)
+                except OSError as exc:
+                    self.end(f"the layers: {exc}")
             assert self.control is not None
             self.relay.join(self.control)
         elif words["do"] == "cpu":
@@ -113,7 +123,8 @@ class Init:
         self.log = os.memfd_create("log")
         self.cpu = os.open(_CPU, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.pwrite(self.cpu, b"%020d" % 0, 0)
-        config |= _AGENT
+        self.only = bool(config.get("only"))
+        config = {**_AGENT, **config}
         config |= {
             "control": control.fileno(), "lifeline": watched.fileno(), "parent": os.getpid(), "given": {"cpu": _CPU},
         }  # fmt: skip
@@ -135,10 +146,13 @@ class Init:
         self.waiting = True
 
     def first_word(self, control: socket.socket) -> None:
-        """READY, which the machine's copies are to read; or what went wrong."""
+        """READY, which the machine's copies are to read, and a room's own after it; or what went wrong."""
+        kinds = words_of(control.recv(1 << 16, socket.MSG_PEEK))
+        if kinds == [protocol.READY] and self.only:
+            time.sleep(0.01)  # it is a moment away
+            return
         self.waiting = False
-        head = control.recv(protocol.HEAD.size, socket.MSG_PEEK)
-        if head[:1] == bytes([protocol.READY]):
+        if kinds and set(kinds) == {protocol.READY}:
             self.say({"ready": True})
         else:
             self.say({"failed": control.recv(4000).decode("utf-8", "replace") + self.words()})
@@ -148,10 +162,9 @@ class Init:
         size = os.fstat(self.log).st_size
         return os.pread(self.log, 2000, max(0, size - 2000)).decode("utf-8", "replace")
 
-    def ended(self, status: int) -> NoReturn:
-        """The agent is gone: say why, and end the machine."""
-        del status
-        self.say({"ended": self.words()})
+    def end(self, words: str) -> NoReturn:
+        """Say why, and end the machine."""
+        self.say({"ended": words})
         for _ in range(100):
             self.relay.turn(20)
             if not self.relay.out and len(self.relay.sources) == 0:
@@ -160,6 +173,42 @@ class Init:
             file.write("b")
         while True:
             time.sleep(1)
+
+
+def words_of(data: bytes) -> list[int]:
+    """Kinds of the frames that have come whole."""
+    kinds, at = [], 0
+    while len(data) - at >= protocol.HEAD.size:
+        kind, header, body = protocol.unpack_head(data[at : at + protocol.HEAD.size])
+        at += protocol.HEAD.size + header + body
+        if at > len(data):
+            break
+        kinds.append(kind)
+    return kinds
+
+
+def lay(agent: int) -> None:
+    """Mount the layers' disk in the mount namespace of the agent's one child, its room."""
+    with open(f"/proc/{agent}/task/{agent}/children") as file:
+        room = file.read().split()[0]
+    devices = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    disk = os.open(_DISK, os.O_RDONLY | os.O_CLOEXEC, dir_fd=devices)
+    fcntl.ioctl(disk, _BLKFLSBUF)  # what was read of it lies in the saved machine, and was another's
+    os.close(disk)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            linux.setns(os.open(f"/proc/{room}/ns/mnt", os.O_RDONLY), linux.NEWNS)
+            os.fchdir(devices)  # which that namespace has not
+            linux.mount(_DISK, _LAYERS, "erofs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV)
+            os._exit(0)
+        except OSError as exc:
+            os._exit(exc.errno or 1)
+        finally:
+            os._exit(1)
+    os.close(devices)
+    if status := os.waitpid(pid, 0)[1]:
+        raise OSError(status >> 8, "they cannot be mounted")
 
 
 def measure() -> int:

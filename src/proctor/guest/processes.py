@@ -149,8 +149,9 @@ class Processes:
             raise Refused("not_started", noted[1:].decode("utf-8", "replace"))
         timeout = header["timeout"]
         self.commands[header["c"]] = Command(
-            header["c"], pid, now, now + timeout if timeout is not None else None, header["keep"], pipes, stdin
-        )
+            header["c"], pid, now, now + timeout if timeout is not None else None, header["keep"], pipes, stdin,
+            kills=slot.group.oom_kills() if slot.only else 0,
+        )  # fmt: skip
         return {"pid": pid}
 
     def fork(self) -> int:
@@ -272,6 +273,8 @@ class Processes:
         late = command.deadline is not None and ended >= command.deadline
         if late and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             command.timed_out = True  # from outside, where a storm of processes left this one no time to do it
+        if self.slot.only and status in (9, 137 << 8) and self.slot.group.oom_kills() > command.kills:
+            command.killed = True  # else the host looks
         stdout, stderr = bytes(command.kept[1]), bytes(command.kept[2])
         header = {
             "c": command.number,

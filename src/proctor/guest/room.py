@@ -40,9 +40,7 @@ class Room:
         self.floor = floor.Floor()
         self.files = files.Files(0)
         self.packers: dict[int, int] = {}  # children that write snapshots -> the request that asked
-        self.doors: tuple[int, list[int]] | None = (
-            None  # where the host cannot have its sockets: a process, and what it has
-        )
+        self.doors: tuple[int, list[int]] | None = None  # where the host cannot have its sockets: who has them instead
 
     def serve(self) -> Run:
         """Prepare, wait to be opened, then answer until the host goes away."""
@@ -75,14 +73,20 @@ class Room:
 
     def open(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Become the sandbox that is asked for: its root, its environment, its bounds."""
-        root = self.slot.features["root"] and (self.slot.features["user_namespace"] or self.slot.sentry)
+        root = self.slot.features["root"] and (self.slot.features["user_namespace"] or self.slot.only)
         uid = self.slot.uid if self.slot.uid is not None else os.getuid()
-        build = merged.inside if self.slot.sentry else floor.build
-        self.floor = build(header["floor"], uid=uid, root_uid=0 if root else uid)
+        root_uid = 0 if root else uid
+        if self.slot.sentry:
+            self.floor = merged.inside(header["floor"], uid=uid, root_uid=root_uid)
+        else:
+            self.floor = floor.build(header["floor"], uid=uid, root_uid=root_uid, trusted=self.slot.only)
         if header["floor"].get("gpu"):
             self.set_filter(gpu=True)
         home = header["workdir"] if os.path.isdir(header["workdir"]) else "/workspace"
         self.files = files.Files(uid, home)
+        if self.slot.only and not self.slot.sentry:  # else its group is the host's to bound
+            self.slot.group.set_memory(self.slot.group.usage() + header["bound"])
+            self.slot.group.set_pids(header["processes"] + 2)
         if not header["host"]:
             self.slot.python = ""  # not in this root
         self.processes = Processes(
@@ -182,7 +186,7 @@ class Room:
 
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""
-        if self.slot.sentry:
+        if self.slot.only:
             self.close_doors()
             self.open_doors(take_fds(self.control, len(PORTS) + 1))
             return {}

@@ -149,13 +149,16 @@ def _bind(source: str, target: str, is_dir: bool) -> None:
     linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
 
 
-def mount_proc(point: str = "/proc") -> bool:
+def mount_proc(point: str = "/proc", *, hide: int = 2) -> bool:
     """A proc of this PID namespace, with processes only; False where the kernel refuses it.
 
     Then an empty file system covers /proc, so that no other view shows through.
+
+    Args:
+        hide: ``hidepid``; 2 hides nothing from the group of the host's root, 4 all that nobody here may trace.
     """
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
-    for options in ("subset=pid,hidepid=2", "hidepid=2", None):
+    for options in (f"subset=pid,hidepid={hide}", f"hidepid={hide}", None):
         try:
             linux.mount("proc", point, "proc", flags, options)
         except OSError:

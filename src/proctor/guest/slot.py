@@ -25,6 +25,7 @@ class Slot:
     preloaded: frozenset[str]
     features: dict[str, Any] = field(default_factory=dict)
     sentry: bool = False  # inside gVisor
+    only: bool = False  # one sandbox's room, behind a wall of its own
     unset: tuple[int, ...] = ()  # resource limits that this kernel lets nobody set
     pace: float = 1.0  # CPU seconds that this machine counts for one of the host's
     uncounted: int = 0  # of a case's processes, those that its limit does not count

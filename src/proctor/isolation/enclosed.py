@@ -13,6 +13,7 @@ from proctor.core.image import Image
 from proctor.guest import bundle, cgroups
 from proctor.isolation import gvisor, runsc, sweep
 from proctor.isolation.base import AgentProcess
+from proctor.isolation.jail import JailBoundary
 from proctor.isolation.lobby import WEIGHT, LobbyBoundary, RoomGroup
 
 _ROOTLESS = "--rootless"  # it is started in a user namespace, whoever starts it
@@ -41,7 +42,35 @@ class ContainerGroup(RoomGroup):
         return False
 
 
-class EnclosedBoundary(LobbyBoundary):
+class Enclosing(JailBoundary):
+    """What has a control group for each agent, which its one sandbox takes over.
+
+    Attributes:
+        processes: that a sandbox may have at once.
+        names: kind of socket on which its questions for names pass.
+        weight: of a CPU, against any other process.
+    """
+
+    processes: int
+    names: socket.SocketKind
+    weight = WEIGHT
+    _groups: dict[str, ContainerGroup]
+
+    def group(self, agent: AgentProcess, number: int) -> ContainerGroup:
+        """The control group of this agent's one sandbox: the agent's own. Whoever asks removes it."""
+        del number
+        group = self._groups.pop(agent.name)
+        cgroups.lighten(group.paths, self.weight)
+        return group
+
+    def ended(self, agent: AgentProcess) -> bool:
+        """See ``Boundary``."""
+        if group := self._groups.pop(agent.name, None):  # it never became a sandbox
+            group.meter.close()
+        return super().ended(agent)
+
+
+class EnclosedBoundary(Enclosing, LobbyBoundary):
     """Starts containers of ``runsc``, one a sandbox.
 
     Args:
@@ -53,6 +82,7 @@ class EnclosedBoundary(LobbyBoundary):
     """
 
     agent_mib = 96
+    names = socket.SOCK_DGRAM
 
     def __init__(self, layers: Path | None, floor: dict[str, Any], *, cgroup: bool = True) -> None:
         super().__init__(layers, cgroup=cgroup)
@@ -64,7 +94,7 @@ class EnclosedBoundary(LobbyBoundary):
             )
         self.floor = floor
         self.processes = 128  # each is 10 MiB of the host's
-        self._groups: dict[str, ContainerGroup] = {}
+        self._groups = {}
 
     def start(self, image: Image, number: int) -> AgentProcess:
         """Start one container; see ``Boundary``."""
@@ -97,15 +127,3 @@ class EnclosedBoundary(LobbyBoundary):
         meter.set_cpu(len(os.sched_getaffinity(0)))
         self._groups[name] = ContainerGroup(paths, meter)
         return agent
-
-    def group(self, agent: AgentProcess, number: int) -> ContainerGroup:
-        """The control group of this container's one sandbox: the container's. Whoever asks removes it."""
-        group = self._groups.pop(agent.name)
-        cgroups.lighten(group.paths, WEIGHT)
-        return group
-
-    def ended(self, agent: AgentProcess) -> bool:
-        """See ``Boundary``."""
-        if group := self._groups.pop(agent.name, None):  # it never became a sandbox
-            group.meter.close()
-        return super().ended(agent)

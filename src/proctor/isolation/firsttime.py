@@ -22,7 +22,8 @@ def begin(port: int, told: dict[str, Any], image: Image, process: int) -> float:
 
     Args:
         port: joins this process to pid 1 of the machine, which has just said that it is up, or is about to.
-        told: ``monitor`` and its ``version``, ``accelerator``, ``release`` of the kernel.
+        told: ``monitor`` and its ``version``, ``accelerator``, ``release`` of the kernel; ``layers_bytes`` where the
+            agent is a sandbox's room.
         process: what runs the machine here.
 
     Raises:
@@ -41,6 +42,8 @@ def begin(port: int, told: dict[str, Any], image: Image, process: int) -> float:
         "root": plan, "readable": [], "env": image.env, "preload": image.preload, "python": image.python,
         "pace": pace, "features": features,
     }  # fmt: skip
+    if "layers_bytes" in told:
+        config |= {"lobby": True, "only": True}
     machine.say(relay, {"do": "start", "config": config})
     answer = _hear(relay, said, "ready", "failed", "ended")
     if "ready" not in answer:

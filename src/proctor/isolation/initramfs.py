@@ -23,6 +23,7 @@ MODULES = {
     "qemu": ("virtio_pci", "virtio_blk", "virtio_console", "erofs"),
     "firecracker": ("virtio_mmio", "virtio_blk", "virtio_rng", "vmw_vsock_virtio_transport", "erofs"),
 }
+FOR_ROOMS = ("overlay",)  # that roots of sandboxes are made of
 _NEEDED = "import __future__, encodings.ascii, encodings.latin_1, encodings.utf_8, ctypes, json, os, struct, fcntl, socket, select, sys, _ctypes"
 _TOLD = (
     "import json; files = {getattr(m, a, None) for m in list(sys.modules.values()) for a in ('__file__', '__cached__')}; "

@@ -7,10 +7,11 @@ import os
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from proctor.guest import cgroups
 from proctor.isolation import sweep
-from proctor.isolation.base import AgentProcess
+from proctor.isolation.base import AgentProcess, Boundary
 from proctor.isolation.identities import LAYER_ROOT
 from proctor.isolation.jail import JailBoundary
 
@@ -77,6 +78,20 @@ class RoomGroup:
         if all(gone):
             self.meter.close()
         return all(gone)
+
+
+class RoomBoundary(Boundary, Protocol):
+    """A wall behind which there are sandboxes.
+
+    Attributes:
+        processes: that each of them may have at once.
+    """
+
+    processes: int
+
+    def group(self, agent: AgentProcess, number: int) -> RoomGroup:
+        """The control group of a sandbox of this agent; whoever asks removes it."""
+        ...
 
 
 class LobbyBoundary(JailBoundary):

@@ -25,15 +25,18 @@ _WORN_MIB = 1024  # of its own pages, at which a machine is replaced: what it on
 class MicrovmBoundary(JailBoundary):
     """Starts agents inside virtual machines, one a slot, each a copy of one that was saved when its agent was ready.
 
+    Args:
+        found: what runs them; None looks for it.
+
     Raises:
         IsolationUnavailable: there is no QEMU, no Firecracker or no kernel here.
     """
 
     agent_mib = 192
 
-    def __init__(self, *, cgroup: bool = True) -> None:
+    def __init__(self, *, cgroup: bool = True, found: qemu.Qemu | None = None) -> None:
         super().__init__("microvm", cgroup=cgroup)
-        self.qemu = monitors.find()
+        self.qemu = found or monitors.find()
         self._templates: dict[str, template.Template] = {}
         self._lock = threading.Lock()
 
@@ -46,20 +49,27 @@ class MicrovmBoundary(JailBoundary):
         saved = self.template(image)
         name = self.name(number)
         around = Around(saved.told["memory_mib"], cgroups.create(name) if self.cgroup else [])
-        state = os.open(f"/proc/self/fd/{saved.state}", os.O_RDONLY | os.O_CLOEXEC)  # read from its beginning by each
         try:
-            told = {"memory": saved.memory, "state": state, "disk": saved.disk, "readable": _readable(self.qemu.path)}
-            more = {"machine": saved.told | told, "root": _root(self.qemu), "group": self._group()}
-            fds = (saved.memory, state) if saved.disk < 0 else (saved.memory, state, saved.disk)
-            agent = self.spawn(image, name, more, fds)
+            agent = self.copy(saved, image, name)
         except BaseException:
             around.close()
             sweep.remove_named(name, sweep.NOBODY)
             raise
-        finally:
-            os.close(state)
         agent.around = around
         around.supervisor = agent.process.pid
+        return agent
+
+    def copy(self, saved: template.Template, image: Image, name: str, layers: tuple[int, ...] = ()) -> AgentProcess:
+        """Start a copy of a saved machine; ``layers``: index and table of its second disk, where it has one."""
+        state = os.open(f"/proc/self/fd/{saved.state}", os.O_RDONLY | os.O_CLOEXEC)  # read from its beginning by each
+        try:
+            told = {"memory": saved.memory, "state": state, "disk": saved.disk, "readable": _readable(self.qemu.path)}
+            second = {"layers": layers} if layers else {}
+            more = {"machine": saved.told | told | second, "root": _root(self.qemu), "group": self._group()}
+            fds = (saved.memory, state) if saved.disk < 0 else (saved.memory, state, saved.disk)
+            agent = self.spawn(image, name, more, fds + layers)
+        finally:
+            os.close(state)
         agent.pace = saved.pace
         return agent
 
@@ -112,16 +122,20 @@ def _readable(path: str) -> list[str]:
     return [place for place in dict.fromkeys(places) if os.path.exists(place)]
 
 
+def bound(group: cgroups.Group, memory_mib: int, vcpu: float = 1) -> None:
+    """Set the bounds around a machine of so much memory."""
+    group.set_memory(memory_mib + _OWN_MIB << 20)
+    group.set_pids(_TASKS)
+    group.set_cpu(min(1 + vcpu, len(os.sched_getaffinity(0))))  # the machine's one, and QEMU's own loop
+
+
 class Around:
     """The bounds around one machine. They are its own, whatever the job: it cannot have more memory than it was given."""
 
     def __init__(self, memory_mib: int, paths: list[str]) -> None:
         self.supervisor, self.memory_mib = -1, memory_mib
-        group = cgroups.Group(paths).stay_out()
-        group.set_memory(memory_mib + _OWN_MIB << 20)
-        group.set_pids(_TASKS)
-        group.set_cpu(min(2, len(os.sched_getaffinity(0))))  # the machine's one, and QEMU's own loop
-        self.group = group
+        self.group = cgroups.Group(paths).stay_out()
+        bound(self.group, memory_mib)
 
     def bound(self, memory_mib: int, workspace_mib: int, processes: int) -> None:
         """See that a job fits into the machine.

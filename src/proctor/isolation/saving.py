@@ -55,7 +55,7 @@ def disk(folder: Path, size: int, disks: Path) -> str:
                 "free some, set XDG_CACHE_HOME to a larger file system, or take QEMU, which needs no copy"
             )
         fd, made = tempfile.mkstemp(prefix="new-", dir=disks)
-        source = blocks.Disk(str(folder), size)
+        source = blocks.Disk.within(str(folder), size)
         try:
             for at in range(0, size, _PIECE):
                 _write(fd, source.read(at, min(_PIECE, size - at)), at)

@@ -33,6 +33,7 @@ from proctor.isolation.kept import GUEST
 from proctor.isolation.qemu import PLACE, Qemu
 
 MEMORY_MIB = 4096  # of a machine: what it does not use costs nothing
+LAYERS_BYTES = 1 << 40  # of the disk that a sandbox's layers lie on, whatever they are: it is part of the saved machine
 _INSIDE = "/.proctor"
 _MOST_BYTES, _MOST_KEPT = 4 << 30, 8
 _COMMAND_LINE = (
@@ -68,8 +69,12 @@ class Template:
                 os.close(fd)
 
 
-def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) -> Template:
+def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None, *, room: bool = False) -> Template:
     """The saved machine of an image; made now where there is none.
+
+    Args:
+        told: hears what takes a while.
+        room: its agent is a sandbox's room, else a slot's.
 
     Raises:
         IsolationUnavailable: no machine comes up here, and why.
@@ -77,7 +82,7 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
     """
     top = kept.folder("machines")
     top.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = _key(image, qemu)
+    key = _key(image, qemu, room)
     folder = top / key
     with kept.locked(top / f"{key}.lock"):
         if not _whole(folder):
@@ -87,7 +92,7 @@ def get(image: Image, qemu: Qemu, told: Callable[[str], None] = lambda _: None) 
             _tidy(top)
             made = Path(tempfile.mkdtemp(prefix="new-", dir=top))
             try:
-                _make(made, image, qemu)
+                _make(made, image, qemu, room)
                 os.rename(made, folder)
             except BaseException:
                 shutil.rmtree(made, ignore_errors=True)
@@ -104,12 +109,12 @@ def _whole(folder: Path) -> bool:
     return False
 
 
-def _key(image: Image, qemu: Qemu) -> str:
-    files = [
-        [path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in (qemu.path, qemu.kernel, image.python)
-    ]
+def _key(image: Image, qemu: Qemu, room: bool) -> str:
+    single = [path for path, _ in image.plan["binds"] if os.path.isfile(path)]  # of which no directory tells
+    named = (qemu.path, qemu.kernel, image.python, *single)
+    files = [[path, os.stat(path).st_mtime_ns, os.stat(path).st_size] for path in named]
     about: list[Any] = [RUNNER, image.digest, image.plan, image.env, qemu.version, qemu.accelerator, files]
-    about += [kept.guest_files()]
+    about += [kept.guest_files(), [LAYERS_BYTES] if room else []]
     about += [MEMORY_MIB, _COMMAND_LINE, firecracker.COMMAND_LINE, qemu.monitor, os.geteuid(), kept.cpu()]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -121,19 +126,20 @@ def _tidy(top: Path) -> None:
     saving.tidy(top / "disks", set(filter(None, named)), 2 * BOOT_S)
 
 
-def _make(folder: Path, image: Image, qemu: Qemu) -> None:
+def _make(folder: Path, image: Image, qemu: Qemu, room: bool) -> None:
     size = erofs.save(image.plan, {f"{_INSIDE}/guest": str(GUEST)}, folder)
     other = qemu.monitor == "firecracker"
     first = f"#!{image.python} -S\nimport sys\nsys.argv = ['first', {image.python!r}, '{_INSIDE}/guest/pid1.py']\nsys.path.insert(0, '/first')\nimport first\n"  # fmt: skip
     with open(folder / "first", "wb") as file:
         content = {"/init": first.encode(), "/first/first.py": (GUEST / "first.py").read_bytes()}
-        initramfs.write(
-            file, image.python, image.plan["links"], Path(qemu.modules), content, initramfs.MODULES[qemu.monitor]
-        )
+        modules = (*initramfs.MODULES[qemu.monitor], *(initramfs.FOR_ROOMS if room else ()))
+        initramfs.write(file, image.python, image.plan["links"], Path(qemu.modules), content, modules)
     told = {
         "monitor": qemu.monitor, qemu.monitor: qemu.path, "version": qemu.version, "accelerator": qemu.accelerator, "memory_mib": MEMORY_MIB,
         "command_line": firecracker.COMMAND_LINE if other else _COMMAND_LINE, "disk_bytes": size, "kernel": qemu.kernel, "release": qemu.release,
     }  # fmt: skip
+    if room:
+        told["layers_bytes"] = LAYERS_BYTES
     if other:
         disks = folder.parent / "disks"
         told["disk"] = saving.disk(folder, size, disks)
@@ -145,10 +151,16 @@ def _make(folder: Path, image: Image, qemu: Qemu) -> None:
 
 def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
     """Boot a machine and save it as its agent has said READY; how much slower it is than this host."""
-    sockets = machine.Sockets()
-    server = blocks.Server(blocks.Disk(str(folder), told["disk_bytes"]), sockets.disk)
-    serving = threading.Thread(target=_serve, args=(server,), daemon=True)
-    serving.start()
+    room = "layers_bytes" in told
+    sockets = machine.Sockets(layers=room)
+    disks = [blocks.Disk.within(str(folder), told["disk_bytes"])]
+    if room:
+        with erofs.Layers() as none:
+            disks.append(blocks.Disk(*none.paths, size=LAYERS_BYTES))
+    servers = [blocks.Server(disk, sock) for disk, sock in zip(disks, sockets.disks, strict=True)]
+    serving = [threading.Thread(target=_serve, args=(server,), daemon=True) for server in servers]
+    for thread in serving:
+        thread.start()
     fds = sockets.there()
     command = machine.arguments(
         told | {"first": str(folder / "first")},
@@ -170,7 +182,7 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
             rows = (folder / "console").read_text("utf-8", "replace").splitlines()
             words += "\n".join([row for row in rows if "]  " not in row and "RSP:" not in row][-30:])[-1500:]
         raise IsolationUnavailable(
-            f"isolation 'microvm': a machine of {told['qemu']} does not come up ({exc}); {server.fault} {words.strip()}"
+            f"isolation 'microvm': a machine of {told['qemu']} does not come up ({exc}); {servers[0].fault} {words.strip()}"
         ) from exc
     finally:
         process.kill()
@@ -179,9 +191,10 @@ def _boot(folder: Path, told: dict[str, Any], image: Image) -> float:
             process.stderr.close()
         for sock in (sockets.port, sockets.monitor):
             sock.close()
-        serving.join()
-        server.disk.close()
-        sockets.disk.close()
+        for thread, disk, sock in zip(serving, disks, sockets.disks, strict=True):
+            thread.join()
+            disk.close()
+            sock.close()
 
 
 def _serve(server: blocks.Server) -> None:
