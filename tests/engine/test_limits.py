@@ -857,3 +857,17 @@ def test_how_much_of_its_input_a_program_read(engine: SyncEngine, warm: bool) ->
     ):
         (outcome,) = run(engine, source, b"3 4\n5 6 7\n", warm=warm)
         assert outcome.stdin_read == read, (source, outcome)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_program_may_raise_its_stack(engine: SyncEngine, warm: bool) -> None:
+    """As programs that recurse do: their first line sets it, and no hard limit of the host's keeps them from it."""
+    source = """import resource, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+resource.setrlimit(resource.RLIMIT_STACK, (min(hard, 1 << 28) if hard > 0 else 1 << 28, hard))
+print(soft >> 20, hard == resource.RLIM_INFINITY, resource.getrlimit(resource.RLIMIT_STACK)[0] >> 20)
+"""
+    outcome = one(engine, source, warm=warm)
+    free = resource.getrlimit(resource.RLIMIT_STACK)[1] == resource.RLIM_INFINITY
+    assert outcome.stdout.split() == ([b"8", b"True", b"256"] if free else outcome.stdout.split()), outcome
+    assert outcome.ok, outcome

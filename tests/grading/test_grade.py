@@ -294,6 +294,24 @@ def test_the_time_limit_is_for_all_calls_together(make: Make) -> None:
     assert [case.verdict for case in found.cases] == [ok, ok, ok, ok, late]
 
 
+@pytest.mark.parametrize(("waited", "reward"), [(30.0, 0.8), (0.0, 0.4)])
+def test_time_that_was_waited_is_left_for_the_next_process(make: Make, waited: float, reward: float) -> None:
+    """The third call ends its process, on a host so busy that this took 30 s of which none counted."""
+
+    def answer(case: Case) -> Outcome:
+        first = len(calls_of(case)) == 5
+        return ran(
+            exit_code=1 if first else 0,
+            result=returned(0, 1) if first else returned(9, 16),
+            wall_s=31.0,
+            waited_s=waited,
+        )
+
+    engine = make(each(answer))
+    (found,) = grade(["def f(n): ..."], SQUARE, engine=engine, reward="share")
+    assert found.reward == reward, found.cases
+
+
 def test_raising_values_and_liars(make: Make) -> None:
     class Yes:
         def __eq__(self, other: object) -> bool:

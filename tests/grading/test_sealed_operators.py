@@ -124,6 +124,14 @@ def test_who_swallows_by_any_true_value_raises_nothing(engine: SyncEngine) -> No
     assert rewards(engine, CONTEXT.format("False"), CONTEXT.format("self"), tests) == (1.0, 0.0)
 
 
+def test_exit_that_is_called_by_its_name_gives_what_it_gives(engine: SyncEngine) -> None:
+    tests = "def test():\n    c = Context()\n    assert {} c.__exit__(None, None, None)\n    assert c.__exit__(KeyError, KeyError('x'), None) == 5\n"
+    program = CONTEXT.format("5 if kind is KeyError else {}")
+    assert run(engine, program.format(False), tests.format("not")).reward == 1.0
+    assert run(engine, program.format(True), tests.format("not")).reward == 0.0
+    assert run(engine, program.format(True), tests.format("")).reward == 1.0
+
+
 def test_exit_is_given_a_traceback(engine: SyncEngine) -> None:
     program = CONTEXT.format("trace is not None and trace is value.__traceback__")
     assert run(engine, program, "def test():\n    with Context():\n        raise KeyError('x')\n").reward == 1.0
@@ -136,6 +144,7 @@ def test_whether_an_object_is_still_there_is_asked_beside_it(engine: SyncEngine)
     assert found.reward == 0.0
     right = run(engine, "class Node:\n    pass\n", tests)
     assert (right.reward, right.claimed) == (1.0, True)
+    assert run(engine, "def f(x): return x\n", "import sys\ndef test(): assert sys.getrefcount(f([])) < 9\n").claimed
 
 
 COUNTDOWN = """class Countdown:

@@ -294,3 +294,5 @@ def test_root_of_a_sandbox_sets_no_limits_for_its_pid_1(boxes: Boxes, box: Sandb
     assert (
         boxes.python(box, "import resource; print(resource.prlimit(0, resource.RLIMIT_NOFILE)[0])").stdout == b"1024\n"
     )
+    show = "import resource; print(resource.getrlimit(resource.RLIMIT_STACK)[0] >> 20)"
+    assert boxes.sh(box, f"python3 -c '{show}'").stdout == b"8\n"

@@ -96,7 +96,7 @@ def _longest(plan: Plan, case: TestCase) -> int | None:
 def _left(plan: Plan, outcomes: Sequence[Outcome]) -> Limits | None:
     """What earlier processes have left of the problem's time; None: nothing."""
     cpu = plan.limits.cpu_s - sum(outcome.cpu_s for outcome in outcomes)
-    wall = plan.limits.wall - sum(outcome.wall_s for outcome in outcomes)
+    wall = plan.limits.wall - sum(outcome.wall_s - outcome.waited_s for outcome in outcomes)
     return plan.limits.with_(cpu_s=cpu, wall_s=wall) if min(cpu, wall) >= _LEAST_S else None
 
 

@@ -32,6 +32,7 @@ _LOOKS = {
     "dis": "reads the program's code",
     "gc": "looks through the interpreter's objects",
     "weakref": "asks which objects are still there",
+    "getrefcount": "asks which objects are still there",
     "mock": "replaces names",
     "subprocess": "starts programs",
     "multiprocessing": "starts processes",
@@ -72,7 +73,8 @@ _FUNCTIONS = ("FunctionType", "LambdaType", "MethodType", "BuiltinFunctionType")
 _LOOKS |= dict.fromkeys(_FUNCTIONS, "asks whether something is a function")
 _NAMESPACES = ("globals", "locals", "vars", "dir")
 # Also behind the name of their module.
-_BY_MODULE = ("get_type_hints", "getcontext", "setcontext", "localcontext", "spec_from_file_location", "reload")
+_BY_MODULE = ("get_type_hints", "getcontext", "setcontext", "localcontext", "spec_from_file_location", "reload",
+              "getrefcount")  # fmt: skip
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
            "deprecated_call", "write_text", "write_bytes", "setrecursionlimit", "assertLogs", "assertNoLogs")  # fmt: skip

@@ -54,7 +54,11 @@ def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes
         (resource.RLIMIT_FSIZE, size, size),
         (resource.RLIMIT_NOFILE, limits["files"], limits["files"]),
         (resource.RLIMIT_NPROC, processes, processes),
-        (resource.RLIMIT_STACK, limits["stack"], limits["stack"]),
+        (
+            resource.RLIMIT_STACK,
+            limits["stack"],
+            resource.RLIM_INFINITY,
+        ),  # programs raise it: as on other hosts they may
         (resource.RLIMIT_MEMLOCK, 0, 0),
         (resource.RLIMIT_MSGQUEUE, 0, 0),
         (resource.RLIMIT_RTPRIO, 0, 0),
@@ -64,6 +68,11 @@ def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes
         backstop = 4 * limits["memory"] + (1 << 30)
         rows.append((resource.RLIMIT_DATA, backstop, backstop))
     return rows
+
+
+def _size(limit: int) -> float:
+    """To compare by: no limit is a negative number."""
+    return limit if limit >= 0 else float("inf")
 
 
 def enter(setup: Setup) -> None:
@@ -77,9 +86,8 @@ def enter(setup: Setup) -> None:
     os.umask(0o022)
     for which, soft, hard in setup.rlimits:
         limit = resource.getrlimit(which)[1]
-        if limit != resource.RLIM_INFINITY:
-            hard = min(hard, limit)
-        resource.setrlimit(which, (min(soft, hard), hard))
+        hard = min((hard, limit), key=_size)
+        resource.setrlimit(which, (min((soft, hard), key=_size), hard))
     os.setpriority(os.PRIO_PROCESS, 0, 0) if os.getpriority(os.PRIO_PROCESS, 0) < 0 else None
     if setup.uid is not None:
         try:

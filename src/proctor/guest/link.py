@@ -127,7 +127,7 @@ class Link(Exchange):
                 if self.names.stops and type(exc) is StopIteration:
                     self.mark("the tests expect a StopIteration of the program's, which may also end a loop of theirs")
                     raise
-                raise raising.Ended(f"the program raised {type(exc).__name__}") from None
+                raise raising.Ended(*exc.args) from None
             self.came_of(what, name, value, mark, doubt)
             if what == "special" and isinstance(target, Standin) and self.is_nearness(name, value):
                 self.mark(

@@ -90,10 +90,14 @@ def _iter(self: Any) -> Any:
     return self.__life__[0]
 
 
-def _exit(self: Any, kind: Any, value: Any, trace: Any) -> bool:
+def _exit(self: Any, kind: Any, value: Any, trace: Any) -> Any:
     """What ends a test is the tests' to raise, and no program's to swallow; nor are their frames and texts for it."""
-    said = type(self).__link__.ask("special", self, "__exit__", (None, raising.bare(value), None))
-    if not said or isinstance(value, AssertionError) or not isinstance(value, Exception):
+    ask = type(self).__link__.ask
+    if value is None or trace is None:  # nothing was raised, or it is called by its name: what it says is a value
+        return ask("special", self, "__exit__", (kind if value is None else None, value, None))
+    said = ask("special", self, "__exit__", (None, raising.bare(value), None))
+    may_be_its = isinstance(value, Exception) or raising.is_programs(value)
+    if not said or isinstance(value, AssertionError) or not may_be_its:
         return False
     if not raising.is_raised_by_tests(value):
         stop("undecided", f"__exit__ of the program's swallows {type(value).__name__[:50]}: what follows is not tested")
