@@ -283,6 +283,7 @@ def test_an_id_may_stand_once(tmp_path: Path) -> None:
         (b'{\n  "id": "p"\n}', "each row stands on one line, or all of them in one array"),
         (b'{"id": "p",\n "cases": []}', "each row stands on one line, or all of them in one array"),
         ('{"id": "p"}'.encode("utf-16"), "not JSON: UTF-16; save it as UTF-8"),
+        ('{"id": "\u00e9"}'.encode("latin-1"), "not JSON: byte 0xe9 at column 9 is no UTF-8; save the file as UTF-8"),
         (b"PAR1\x15\x04", "not JSON: a parquet file"),
         (
             b'{"id": "o", "test_code": "assert 1"}\n{"id": "p", "test_module": "assert f(1) == 2"}',

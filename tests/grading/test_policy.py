@@ -61,6 +61,15 @@ def test_slow_programs_get_less() -> None:
     assert policy(made(WRONG, cpu_s=2.0)) == 0.0
 
 
+def test_no_case_is_given_up_for_its_time() -> None:
+    for by in (0.1, 0.2, 1.0):
+        policy = share | slow_penalty(by)
+        solved = policy(made(*[OK] * 20, cpu_s=1.9))
+        given_up = policy(made(*[OK] * 19, WRONG, cpu_s=0.0))
+        assert 0.95 == given_up < solved < policy(made(*[OK] * 20, cpu_s=0.1)), by
+    assert (all_or_nothing | slow_penalty(0.2))(made(*[OK] * 20, cpu_s=2.0)) == pytest.approx(0.8)
+
+
 def test_compiling_and_running_is_worth_a_little() -> None:
     policy = share | compile_bonus(0.1)
     assert policy(made(Verdict.COMPILE_ERROR)) == 0.0

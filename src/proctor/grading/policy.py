@@ -53,8 +53,11 @@ class Policy:
     def __call__(self, grade: Grade) -> float:
         """The reward of a grade whose cases all have a score."""
         reward = self.base(grade)
+        # A penalty that is more than a case's worth would pay for giving up the slow ones.
+        worth = 1 / len(grade.cases) if self.base is _share and grade.cases else 1e6
         for step in self.steps:
-            reward = step(grade, reward)
+            bounded = replace(step, by=min(step.by, worth)) if step.name == "slow_penalty" else step
+            reward = bounded(grade, reward)
         return reward
 
     @property
@@ -151,6 +154,7 @@ def slow_penalty(
 ) -> Policy | Step:
     """Lower the reward by up to ``by``: by the share of the CPU limit that the slowest accepted case used.
 
+    With ``share`` by no more than one case is worth, so that no program gains by giving up a case that it solves slowly.
     CPU time varies a little from run to run, so this reward does too.
     """
     return _step("slow_penalty", policy, by)

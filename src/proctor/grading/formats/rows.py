@@ -103,6 +103,9 @@ def _decoded(data: bytes, name: str, number: int) -> Any:
     except NotJson as error:
         where = f"{name}:{number + error.line - 1}"
         raise InputError(f"not JSON: {error.why} (column {error.column}){fix}", where=where) from None
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{data[error.start]:02x} at column {error.start + 1} is no UTF-8; save the file as UTF-8"
+        raise InputError(f"not JSON: {what}", where=f"{name}:{number}") from None
     except ValueError as error:
         raise InputError(f"not JSON: {error}", where=f"{name}:{number}") from None
 
