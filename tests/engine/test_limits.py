@@ -676,6 +676,33 @@ def test_cpu_of_children_that_nobody_waits_for(engine: SyncEngine, how: str) -> 
         assert outcome.wall_s < 40
 
 
+# An orphan whose state changes wakes whoever is pid 1, or adopts; what follows is ready to run for a moment each time.
+WAKING = """
+import os, signal, time
+up, down = os.pipe()
+if os.fork() == 0:
+    if (orphan := os.fork()) == 0:
+        while True:
+            signal.pause()
+    os.write(down, orphan.to_bytes(4, "little"))
+    os._exit(0)
+os.wait()
+orphan = int.from_bytes(os.read(up, 4), "little")
+while True:
+    for how in signal.SIGSTOP, signal.SIGCONT:
+        time.sleep(0.0087)
+        os.kill(orphan, how)
+        end = time.monotonic() + 0.0003
+        while time.monotonic() < end: pass
+"""
+
+
+def test_no_program_chooses_when_it_is_looked_at(engine: SyncEngine) -> None:
+    """One that has its watch woken, and is ready to run just then, does not look like one that waits for a CPU."""
+    for outcome in ended(engine, WAKING, EndedBy.WALL, Limits(cpu_s=5, wall_s=1.5)):
+        assert outcome.wall_s < 3.5
+
+
 @pytest.mark.parametrize(("metered", "times"), [(True, 10), (False, 2)])
 def test_what_a_busy_host_is_forgiven(metered: bool, times: int) -> None:
     """Without a meter of its CPU a program can be the load that its main process waits for."""

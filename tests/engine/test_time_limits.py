@@ -116,3 +116,11 @@ def test_sleepers_are_ended_on_time(engine: SyncEngine, busy: None) -> None:
         outcome = one(engine, source, limits=Limits(cpu_s=5, wall_s=1.0, memory_mib=128))
         assert outcome.ended_by is EndedBy.WALL
         assert 1.0 <= outcome.wall_s < 5
+
+
+@pytest.mark.parametrize("low", ["os.nice(19)", "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"])
+def test_who_chose_to_be_behind_all_others_does_not_wait_for_a_cpu(engine: SyncEngine, busy: None, low: str) -> None:
+    outcome = one(engine, f"import os\n{low}\nwhile True: pass", limits=Limits(cpu_s=5, wall_s=1.0, memory_mib=128))
+    assert outcome.ended_by is EndedBy.WALL
+    assert 1.0 <= outcome.wall_s < 5
+    assert outcome.waited_s < 0.2

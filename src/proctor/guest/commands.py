@@ -13,7 +13,7 @@ import resource
 import signal
 from dataclasses import dataclass, field
 
-from . import case, linux, watch
+from . import case, linux, procfs, watch
 from .slot import Run
 from .stream import high
 
@@ -159,7 +159,7 @@ def _starts(site: str) -> bool:
 def kill_tree(pid: int) -> None:
     """Kill a command's process, its session and all that come from it. First all are stopped: then none forks away."""
     seen: set[int] = set()
-    while fresh := {pid, *watch.descendants(pid)} - seen:
+    while fresh := {pid, *procfs.descendants(pid)} - seen:
         for number in fresh:
             watch.signal_one(number, signal.SIGSTOP)
         seen |= fresh

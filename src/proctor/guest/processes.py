@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import case, commands, linux, protocol, watch
+from . import case, commands, linux, procfs, protocol, watch
 from .commands import Command
 from .files import Refused
 from .slot import Run, Slot
@@ -297,7 +297,7 @@ class Processes:
                 commands.kill_tree(command.pid)
         if self.memory and self.commands and now >= self.next_look:
             self.next_look = now + _TICK_S
-            held = self.slot.group.grown(*watch.resident_sum())
+            held = self.slot.group.grown(*procfs.resident_sum())
             if self.slot.sentry and held > self.memory // 4:  # sooner, but looks take a quarter of a CPU at most
                 self.next_look = now + max(_SOON_S, 4 * (time.monotonic() - now))
             if held > self.memory:

@@ -21,7 +21,7 @@ import select
 import signal
 from typing import Any
 
-from . import doors, files, floor, linux, merged, packing, protocol, seccomp, watch
+from . import doors, files, floor, linux, merged, packing, procfs, protocol, seccomp, watch
 from .processes import Processes
 from .slot import Run, Slot
 from .stream import FAILED, high, read_exact, take_fds, write_all
@@ -182,7 +182,7 @@ class Room:
 
     def usage(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """What its processes have used, for hosts without control groups."""
-        return {"cpu_ns": watch.cpu_of_all(), "memory": watch.resident_sum()[0]}
+        return {"cpu_ns": procfs.cpu_of_all(), "memory": procfs.resident_sum()[0]}
 
     def listen(self, header: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Hand the host sockets that listen on this namespace's loopback, over one that it has sent."""

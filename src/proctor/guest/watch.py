@@ -7,32 +7,34 @@ the load itself, so there it is twice the limit.
 
 The tree waits while a thread of it, whichever, is ready to run, but for what it
 computes meanwhile. The kernel's own count of that is a thread's, ends with it,
-and says nothing of two that wait in turn; so the tree is looked at now and then.
+and says nothing of two that wait in turn; so the tree is looked at now and then:
+at moments that no program can foresee or choose, or it would be ready just then.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import resource
 import select
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
+from . import procfs
 from .cgroups import Group
 
 SOON_MS = 2  # between looks while memory grows towards the limit
 TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S, TALK_BEAT_S = 1.0, 0.2  # of one that talks the host keeps the clock
-_LOOK_NS = 50 * 10**6  # between looks at whether the tree wants a CPU
+_LOOK_NS = 50 * 10**6  # between looks at whether the tree wants a CPU, in the mean
+_END_LOOK_NS = 10 * 10**6  # beyond the wall limit, where a look decides
+_EXACT_NS = 10**6  # before a look nothing wakes us: not the program either
 _LOOK_PART = 100  # a look takes no more of the time than one part in this many
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
 _DEATH_S = 10.0
 _DEAD = 256  # collected in one go: where processes are made faster than that, there is no end to it
 _MOST_WALL = {True: 10, False: 2}  # times the limit, by whether the CPU of the tree has a meter
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
@@ -47,10 +49,16 @@ class Watch:
         self.at_half = -1  # bytes of results when half of the CPU limit was used; -1: never that far
         self.counted = 0  # CPU nanoseconds by this kernel's own count
         self.busiest = 0  # CPU nanoseconds of the step that took most, as far as steps can be told apart
-        self.waited = 0  # nanoseconds in which the tree had no CPU and wanted one
+        self.balance = 0  # nanoseconds in which the tree wanted a CPU, as sampled, less those in which it had one
         self.looked = self.next_look = self.had = 0
+        self.look_ns = _LOOK_NS
+        self.nice = os.getpriority(os.PRIO_PROCESS, 0)
         self.base = (
-            0 if group.memory else _resident(os.getpid()) if own < 0 else int(os.pread(own, 99, 0).split()[1]) * _PAGE
+            0
+            if group.memory
+            else procfs.resident(os.getpid())
+            if own < 0
+            else int(os.pread(own, 99, 0).split()[1]) * procfs.PAGE
         )
         self.total = self.grew = 0  # bytes at the last look, and by how much more than at the one before
 
@@ -76,13 +84,18 @@ class Watch:
         """
         start = next_beat = self.looked = time.monotonic_ns()
         next_beat += int(beat_s * 1e9)
+        self._plan(start, 0)
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
         poller.register(self.control, select.POLLIN)
         ended: str | None = None
         cpu = step_cpu = step_wall = step_waited = done = size = 0
         while True:
-            ready = dict(poller.poll(SOON_MS if self.grew > 0 else TICK_MS))
+            look = (rest := self.next_look - time.monotonic_ns()) < _EXACT_NS
+            if look:
+                time.sleep(max(0, rest) / 1e9)
+                self._look(time.monotonic_ns(), self._cpu(meters))
+            ready = dict(poller.poll(0 if look else min(SOON_MS if self.grew > 0 else TICK_MS, rest // 10**6)))
             if self.signals in ready:
                 drain(self.signals)
             if self._reap():
@@ -97,8 +110,6 @@ class Watch:
                 beat(now - start, self.uncounted(cpu))
                 next_beat = now + int(beat_s * 1e9)
             cpu = self._cpu(meters)
-            if now >= self.next_look:
-                self._look(now, cpu)
             if streams[2] >= 0 and done + 1 < steps and (grown := os.fstat(streams[2]).st_size) > size:
                 self.busiest = max(self.busiest, cpu - step_cpu)
                 size, done, step_cpu, step_wall, step_waited = grown, done + 1, cpu, now - start, self.uncounted(cpu)
@@ -111,9 +122,11 @@ class Watch:
                 if spent > self.pace * _MOST_WALL[self.group.cpu] * limits["wall"]:
                     ended = "wall_time"
                 elif spent - self.uncounted(cpu) + step_waited > limits["wall"]:
-                    self._look(now, cpu)  # the time since the last look may have been waiting
-                    if spent - self.uncounted(cpu) + step_waited > limits["wall"]:
+                    if look:  # else the time since the last one may have been waiting
                         ended = "wall_time"
+                    elif self.look_ns > _END_LOOK_NS:
+                        self.look_ns = _END_LOOK_NS
+                        self._plan(now, 0)
             if any(os.fstat(fd).st_size > limits["output"] for fd in streams[:2]):
                 ended = "output"
             if self.group.memory:
@@ -129,18 +142,28 @@ class Watch:
             ended = "output"
         return ended, self.waited
 
+    @property
+    def waited(self) -> int:
+        """Nanoseconds in which the tree had no CPU and wanted one."""
+        return max(0, self.balance)
+
     def uncounted(self, cpu: int) -> int:
         """Nanoseconds so far that no wall limit counts, at ``cpu`` nanoseconds of the tree."""
         return self.waited + self.slowed(cpu)
 
     def _look(self, now: int, cpu: int) -> None:
-        """Count the time since the last look as waiting, but for what was computed, if the tree wants a CPU now."""
+        """Count the time since the last look as wanted if the tree wants a CPU now, less what it computed."""
         begun = time.thread_time_ns()
         had = cpu if self.pace == 1.0 else max(self.counted, cpu)  # else what the host took is in ``slowed``
-        if self._wants():
-            self.waited += min(now - self.looked, max(0, now - self.looked - (had - self.had)))
+        passed = now - self.looked
+        self.balance += passed * self._wants() - min(passed, max(0, had - self.had))
         self.looked, self.had = now, had
-        self.next_look = now + max(_LOOK_NS, _LOOK_PART * (time.thread_time_ns() - begun))
+        self._plan(now, _LOOK_PART * (time.thread_time_ns() - begun))
+
+    def _plan(self, now: int, least: int) -> None:
+        """Choose the next look. Without memory: who knows when the last one was knows nothing of the next."""
+        part = (int.from_bytes(os.urandom(6)) + 1) / 2**48
+        self.next_look = now + int(-math.log(part) * max(self.look_ns, least))
 
     def slowed(self, cpu: int) -> int:
         """Nanoseconds that passed only because this machine computes more slowly than its host, or was not running.
@@ -198,7 +221,7 @@ class Watch:
             return
         # Stop everything first: a tree that is stopped cannot fork away from the kill.
         seen: set[int] = set()
-        while fresh := set(descendants(os.getpid())) - seen:
+        while fresh := set(procfs.descendants(os.getpid())) - seen:
             for pid in fresh:
                 signal_one(pid, signal.SIGSTOP)
             seen |= fresh
@@ -210,19 +233,15 @@ class Watch:
         if self.group.cpu:
             self.counted = self.group.cpu_ns() - meters["cpu"] - (time.process_time_ns() - meters["self"])
             return self.group.had(self.counted, meters)
-        total = 0.0
-        for pid in self._members():
-            fields = _stat(pid)
-            if fields:
-                total += sum(int(x) for x in fields[11:15]) / _CLOCK_TICK
-        return self.group.held(int(total * 1e9) + _children_ns() - meters["children"], meters)
+        total = sum(procfs.cpu(pid) for pid in self._members())
+        return self.group.held(int(total * 1e9) + procfs.children_ns() - meters["children"], meters)
 
     def _memory(self, limit: int) -> int:
         """Bytes that the tree holds. Forks share what the jail itself has; near the limit shares are counted (dear)."""
         members = self._members()
-        total = sum(max(0, _resident(pid) - self.base) for pid in members)
+        total = sum(max(0, procfs.resident(pid) - self.base) for pid in members)
         if total > limit // 2:
-            exact = [_proportional(pid) for pid in members]
+            exact = [procfs.proportional(pid) for pid in members]
             if all(exact):
                 total = sum(exact)
             total = self.group.grown(total, len(members))
@@ -238,18 +257,18 @@ class Watch:
                 return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own]
             except OSError:
                 return [self.pid]
-        return descendants(os.getpid())
+        return procfs.descendants(os.getpid())
 
     def _wants(self) -> bool:
         """A thread of the tree runs, or is ready to."""
-        if _runs(self.pid):
+        if procfs.wants(self.pid, self.nice):
             return True
         for pid in self._members():
             try:
                 threads = os.listdir(f"/proc/{pid}/task")
             except OSError:
                 continue
-            if any(_runs(f"{pid}/task/{thread}") for thread in threads):
+            if any(procfs.wants(f"{pid}/task/{thread}", self.nice) for thread in threads):
                 return True
         return False
 
@@ -261,7 +280,7 @@ def meters(group: Group) -> dict[str, int]:
         "outside": group.outside_ns(),
         "now": time.monotonic_ns(),
         "self": time.process_time_ns(),
-        "children": _children_ns(),
+        "children": procfs.children_ns(),
         "oom": group.oom_kills(),
         "hits": group.limit_hits(),
         "usage": group.usage(),
@@ -271,105 +290,11 @@ def meters(group: Group) -> dict[str, int]:
 
 def cpu_total(group: Group, start: dict[str, int]) -> int:
     """CPU nanoseconds of a case whose processes are all dead."""
-    reaped = _children_ns() - start["children"]
+    reaped = procfs.children_ns() - start["children"]
     if not group.cpu:
         return group.held(reaped, start)
     counted = max(reaped, group.cpu_ns() - start["cpu"] - (time.process_time_ns() - start["self"]))
     return group.had(counted, start)
-
-
-def descendants(root: int) -> list[int]:
-    """Every process below ``root``, nearest first."""
-    found, waiting = [], [root]
-    while waiting:
-        pid = waiting.pop(0)
-        try:
-            threads = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            continue
-        for thread in threads:
-            try:
-                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                    children = [int(x) for x in file.read().split()]
-            except FileNotFoundError:
-                if os.path.exists(f"/proc/{pid}/task/{thread}"):
-                    return _descendants_by_parents(root)
-                continue
-            except OSError:
-                continue
-            found += children
-            waiting += children
-    return found
-
-
-def _descendants_by_parents(root: int) -> list[int]:
-    """The same where the kernel does not list a process's children."""
-    below: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
-            below.setdefault(int(fields[1]), []).append(int(name))
-    found, at = list(below.get(root, ())), 0
-    while at < len(found):
-        found += below.get(found[at], ())
-        at += 1
-    return found
-
-
-def resident_sum() -> tuple[int, int]:
-    """Bytes of memory of every other process of this PID namespace, and how many there are.
-
-    Shares are counted where they can be told.
-    """
-    own, total, count = os.getpid(), 0, 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own:
-            total += _proportional(int(name)) or _resident(int(name))
-            count += 1
-    return total, count
-
-
-def cpu_of_all() -> int:
-    """CPU nanoseconds of all children that ever were, and of what runs now in this PID namespace."""
-    own, ticks = os.getpid(), 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own and (fields := _stat(int(name))):
-            ticks += sum(int(x) for x in fields[11:15])
-    return _children_ns() + int(ticks / _CLOCK_TICK * 1e9)
-
-
-def _children_ns() -> int:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return int((usage.ru_utime + usage.ru_stime) * 1e9)
-
-
-def _runs(thread: int | str) -> bool:
-    fields = _stat(thread)
-    return fields is not None and fields[:1] == [b"R"]
-
-
-def _stat(pid: int | str) -> list[bytes] | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rsplit(b")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-
-
-def _resident(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _proportional(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            rows = dict(line.split(b":", 1) for line in file.read().splitlines()[1:])
-        return int(rows[b"Pss"].split()[0]) << 10
-    except (OSError, KeyError, ValueError, IndexError):
-        return 0
 
 
 def signal_one(pid: int, number: int) -> None:
