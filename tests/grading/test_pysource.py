@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.grading.pysource import MAX_CHAIN, LiteralError, big_int, holds_tests, literal, parse
+from proctor.grading.pysource import MAX_CHAIN, LiteralError, big_int, holds_tests, literal, nodes, parse
 
 plain = st.recursive(
     st.none()
@@ -161,3 +162,11 @@ def test_warnings_about_the_source_are_not_ours(action: str, recwarn: pytest.War
 def test_source_that_is_no_text_for_python() -> None:
     assert parse("x = '\ud800'") is None
     assert parse("x = 1\0") is None
+
+
+def test_nodes_are_those_of_a_walk_but_for_contexts() -> None:
+    """In its order too: the first of a kind is the first for whoever walked."""
+    with open(__file__, encoding="utf-8") as file:
+        tree = parse(file.read())
+    assert tree is not None
+    assert list(nodes(tree)) == [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]

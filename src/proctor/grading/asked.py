@@ -72,21 +72,21 @@ def _names_in_tests(tests: str, preamble: str, module: str) -> tuple[str, ...]:
         return ()
     found = [
         alias.name
-        for node in ast.walk(tree)
+        for node in pysource.nodes(tree)
         if isinstance(node, ast.ImportFrom) and node.module == name
         for alias in node.names
         if alias.name != "*"
     ]
     short = {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in pysource.nodes(tree)
         if isinstance(node, ast.Import)
         for alias in node.names
         if alias.name == name
     }
     found += [
         node.attr
-        for node in ast.walk(tree)
+        for node in pysource.nodes(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in short
     ]
     if found:
@@ -156,7 +156,7 @@ def prints(tree: ast.Module) -> bool:
     quiet = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assert)
     if all(isinstance(node, quiet) for node in tree.body):
         return False
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             return True
         word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
@@ -168,7 +168,7 @@ def prints(tree: ast.Module) -> bool:
 
 def reads(tree: ast.Module) -> bool:
     """It reads standard input, as programs do and examples of their use do not."""
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.Name) and node.id in ("input", "stdin") and isinstance(node.ctx, ast.Load):
             return True
         if isinstance(node, ast.Attribute) and node.attr == "stdin" and isinstance(node.ctx, ast.Load):
@@ -184,7 +184,7 @@ def reads(tree: ast.Module) -> bool:
 def bound(tree: ast.Module, *, imported: bool = True) -> frozenset[str]:
     """Every name that a source binds in any of its scopes."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load):
                 found.add(node.id)
@@ -205,5 +205,5 @@ def free(tree: ast.Module) -> frozenset[str]:
     own = bound(tree)
     if "*" in own:
         return frozenset()
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = {node.id for node in pysource.nodes(tree) if isinstance(node, ast.Name)}
     return frozenset(used - own - _BUILTINS)

@@ -233,7 +233,7 @@ class _Choice:
             self.made = count == len(names)
         if self.made:
             return
-        if self._leans & bound(tree, imported=False) or (self._leans and reads(tree) and not free(tree)):
+        if self._leans and (self._leans & bound(tree, imported=False) or (reads(tree) and not free(tree))):
             self._serving, self._leans = None, frozenset()  # it was an example of this one's use, or of how it works
         if not acts(tree):
             self._idle = self._idle or text

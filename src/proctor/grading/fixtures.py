@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from proctor.grading import pysource
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 KNOWN = frozenset(("tmp_path", "tmp_path_factory", "capsys", "capfd", "request", "monkeypatch"))
 _OF_REQUEST = frozenset(["param", "getfixturevalue", "addfinalizer", "fixturename", "function", "cls", "instance"])
@@ -16,14 +18,14 @@ def unknown_fixture(tree: ast.Module) -> str:
     may names that come by a star.
     """
     known = set(KNOWN)
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.ImportFrom):
             known |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, _Function) and any("fixture" in ast.unparse(mark) for mark in node.decorator_list):
             known |= {node.name, *_texts(node.decorator_list)}
         elif isinstance(node, ast.Assign) and "fixture" in ast.unparse(node.value):
             known |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    everywhere = {word for node in ast.walk(tree) if isinstance(node, _Function) for word in _texts(_rows(node))}
+    everywhere = {word for node in pysource.nodes(tree) if isinstance(node, _Function) for word in _texts(_rows(node))}
     for name, function, bound in _tests(tree):
         rows = [mark for mark in function.decorator_list if "usefixtures" not in ast.unparse(mark)]
         given = known | set(_texts(rows)) | set(_texts(_marks(tree)))
@@ -37,7 +39,7 @@ def unknown_fixture(tree: ast.Module) -> str:
 
 def _unknown_use(tree: ast.Module) -> str:
     """What a fixture of pytest's own is used for that it is not known here."""
-    for function in (node for node in ast.walk(tree) if isinstance(node, _Function)):
+    for function in (node for node in pysource.nodes(tree) if isinstance(node, _Function)):
         if any(arg.arg == "request" for arg in (*function.args.args, *function.args.kwonlyargs)) and _is_asking(
             function
         ):
@@ -65,7 +67,7 @@ def _fixture_of_a_case(tree: ast.Module) -> str:
 
 def varies_all(tree: ast.Module) -> bool:
     """A fixture that every test is made with has params: no test is run under its plain name."""
-    marks = [mark for node in ast.walk(tree) if isinstance(node, _Function) for mark in node.decorator_list]
+    marks = [mark for node in pysource.nodes(tree) if isinstance(node, _Function) for mark in node.decorator_list]
     calls = [mark for mark in marks if isinstance(mark, ast.Call) and "fixture" in ast.unparse(mark.func)]
     return any({"params", "autouse"} <= {word.arg for word in call.keywords} for call in calls)
 
@@ -123,7 +125,7 @@ def _texts(nodes: list[ast.expr]) -> list[str]:
 def _marks(tree: ast.Module) -> list[ast.expr]:
     """Those of classes and of ``pytestmark``, whosever."""
     found: list[ast.expr] = []
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.ClassDef):
             found += node.decorator_list
         elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):

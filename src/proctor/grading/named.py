@@ -58,9 +58,9 @@ def named_tests(source: str) -> Named:
     local = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     factories = {node.name for node in tree.body if isinstance(node, _Function) and _is_factory(node)}
     gone = {ast.unparse(name) for node in tree.body if isinstance(node, ast.Delete) for name in node.targets}
-    functions = [node for node in ast.walk(tree) if isinstance(node, _Function) and node.name.startswith("test")]
+    functions = [node for node in pysource.nodes(tree) if isinstance(node, _Function) and node.name.startswith("test")]
     # What else skips, a fixture or a helper, may do so for the program's sake.
-    own_skips = sum(map(_is_skip, ast.walk(tree))) == sum(_safe_skips(node, hosts) for node in functions)
+    own_skips = sum(map(_is_skip, pysource.nodes(tree))) == sum(_safe_skips(node, hosts) for node in functions)
 
     def look(body: list[ast.stmt], before: str, above: list[ast.expr], sure: bool) -> None:
         above = [*above, *_own_marks(body)]
@@ -113,7 +113,7 @@ def _is_idle(tree: ast.Module) -> bool:
     """Nothing is tested where no test is run by its name."""
     defined = [node for node in tree.body if isinstance(node, ast.ClassDef | _Function)]
     named = any(node.name.startswith(("test", "Test")) for node in defined) or "TestCase" in ast.unparse(tree)
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, _Function)}
+    functions = {node.name for node in pysource.nodes(tree) if isinstance(node, _Function)}
 
     def is_still(node: ast.stmt) -> bool:
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -224,8 +224,10 @@ def _optional(tree: ast.Module) -> set[str]:
                 break
         else:
             found += bound if caught <= {"ImportError", "ModuleNotFoundError"} else []
-    stores = [part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)]
-    args = {part.arg for part in ast.walk(tree) if isinstance(part, ast.arg)}
+    stores = [
+        part.id for part in pysource.nodes(tree) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
+    ]
+    args = {part.arg for part in pysource.nodes(tree) if isinstance(part, ast.arg)}
     return {name for name in found if name not in args and stores.count(name) <= found.count(name)}
 
 
@@ -276,7 +278,7 @@ def _names(node: ast.AST) -> set[str]:
 def _safe_names(tree: ast.Module) -> set[str]:
     """Names that no program has a part in: built-ins, the libraries' and constants made of such."""
     safe = {name for name in dir(builtins) if name[:2] != "__"} - {"globals", "locals", "vars", "dir", "eval", "exec"}
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.Import):
             safe |= {(a.asname or a.name).partition(".")[0] for a in node.names if _is_library(a.name)}
         elif isinstance(node, ast.ImportFrom) and not node.level and _is_library(node.module or ""):
@@ -285,7 +287,7 @@ def _safe_names(tree: ast.Module) -> set[str]:
             taken = {alias.asname or alias.name for alias in node.names}
             safe -= set(dir(builtins)) if "*" in taken else taken
     uses: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if isinstance(node, ast.Assign):
             names = set() if _is_of_host(node) else _names(node.value)
             for target in node.targets:

@@ -53,7 +53,8 @@ class Provenance:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data: digests by their first 32 digits, limits where they are not the default ones."""
-        limits = {name: value for name, value in asdict(self.limits).items() if value != _LIMITS[name]}
+        told = {name: getattr(self.limits, name) for name in _LIMITS}
+        limits = {name: value for name, value in told.items() if value != _LIMITS[name]}
         return {
             "program": self.program and self.program[:SHOWN],
             "cases": self.cases and self.cases[:SHOWN],

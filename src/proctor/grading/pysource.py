@@ -51,6 +51,23 @@ def parse(source: str) -> ast.Module | None:
         return None
 
 
+@lru_cache(maxsize=4)
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree in the order of ``ast.walk``, but for contexts; looked for once, however many ask.
+
+    Scoring again walked each tree up to twenty times, a third of its time.
+    """
+    found = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found.extend(part for part in value if isinstance(part, ast.AST))
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                found.append(value)
+    return tuple(found)
+
+
 def is_bounded(source: str) -> bool:
     """It is neither too big nor nested too deep to be parsed; whether it is Python is another matter."""
     return len(source) <= MAX_SOURCE and _chains_are_short(source)
@@ -111,7 +128,7 @@ def holds_tests(source: str) -> bool:
     tree = parse(source)
     if tree is None:
         return True
-    if not any(_checks(node) for node in ast.walk(tree)):
+    if not any(_checks(node) for node in nodes(tree)):
         return False
     quiet = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
     for statement in tree.body:

@@ -110,7 +110,7 @@ def unsealable(tests: str, module: str, files: Collection[str] = ()) -> str | No
     if tree is None:
         return "they cannot be read"
     look = _Look(tree, module, files)
-    for node in ast.walk(tree):
+    for node in pysource.nodes(tree):
         if reason := look.reason(node):
             return f"line {getattr(node, 'lineno', 0)} {reason}"
     return None
@@ -121,8 +121,8 @@ class _Look:
 
     def __init__(self, tree: ast.Module, module: str, files: Collection[str]) -> None:
         self.module, self.files = module, files
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
-        taken = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        imports = [node for node in pysource.nodes(tree) if isinstance(node, ast.Import)]
+        taken = {node.module for node in pysource.nodes(tree) if isinstance(node, ast.ImportFrom)}
         self.is_appended = module not in taken | {alias.name for node in imports for alias in node.names}
         self.libraries = {
             (alias.asname or alias.name).partition(".")[0]
@@ -132,7 +132,7 @@ class _Look:
         }
         self.paths = {
             target.id
-            for node in ast.walk(tree)
+            for node in pysource.nodes(tree)
             if isinstance(node, ast.Assign) and _is_path(node.value, ())
             for target in node.targets
             if isinstance(target, ast.Name)
