@@ -29,7 +29,6 @@ TICK_MS = 10  # a look costs some 40 microseconds: 0.4 % of a CPU
 BEAT_S, TALK_BEAT_S = 1.0, 0.2  # of one that talks the host keeps the clock
 _LOOK_NS = 50 * 10**6  # between looks at whether the tree wants a CPU, in the mean
 _END_LOOK_NS = 10 * 10**6  # beyond the wall limit, where a look decides
-_EXACT_NS = 10**6  # before a look nothing wakes us: not the program either
 _LOOK_PART = 100  # a look takes no more of the time than one part in this many
 HOST_MEMORY = "host_memory"  # the kernel killed it for want of memory, but not of its own
 _DEATH_S = 10.0
@@ -85,17 +84,19 @@ class Watch:
         start = next_beat = self.looked = time.monotonic_ns()
         next_beat += int(beat_s * 1e9)
         self._plan(start, 0)
-        poller = select.poll()
-        poller.register(self.signals, select.POLLIN)
-        poller.register(self.control, select.POLLIN)
+        poller = select.epoll()
+        poller.register(self.signals, select.EPOLLIN)
+        poller.register(self.control, select.EPOLLIN)
         ended: str | None = None
         cpu = step_cpu = step_wall = step_waited = done = size = 0
         while True:
-            look = (rest := self.next_look - time.monotonic_ns()) < _EXACT_NS
-            if look:
-                time.sleep(max(0, rest) / 1e9)
-                self._look(time.monotonic_ns(), self._cpu(meters))
-            ready = dict(poller.poll(0 if look else min(SOON_MS if self.grew > 0 else TICK_MS, rest // 10**6)))
+            rest = max(0, self.next_look - time.monotonic_ns()) / 1e9
+            # Not by the poller's own milliseconds: whom it wakes too late the program wakes meanwhile, and so looks when
+            # it likes; who wakes too early tells of the look by the CPU time that he uses, which is no secret.
+            select.select([poller], (), (), min(rest, (SOON_MS if self.grew > 0 else TICK_MS) / 1e3))
+            if look := (now := time.monotonic_ns()) >= self.next_look:
+                self._look(now, self._cpu(meters))
+            ready = dict(poller.poll(0))
             if self.signals in ready:
                 drain(self.signals)
             if self._reap():
