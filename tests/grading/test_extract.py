@@ -177,6 +177,27 @@ def test_a_block_that_leans_on_an_earlier_one_is_an_example_of_its_use() -> None
         assert extract_code(f"{HELPED}{F}python\n{last}{F}\n", asked=asked) == last
 
 
+@pytest.mark.parametrize(
+    "example",
+    [
+        "print(7 // 2)",
+        "import random\nprint(random.randint(1, 100))",
+        "for n in range(5):\n    print(n, n + 1)",
+        "from solution import solve\nprint(solve(3))",
+        "import subprocess\nprint(subprocess.run(['python3', 'solution.py'], input='3', capture_output=True).stdout)",
+    ],
+)
+def test_where_each_case_has_an_input_a_block_that_reads_it_goes_first(example: str) -> None:
+    fed = Problem(id="p", mode="stdio", cases=(TestCase(stdin=b"3\n", expected=b"4\n"),))
+    own = HELPED.removeprefix(f"{F}python\n").removesuffix(f"{F}\n")
+    shown = f"{F}python\n{example}\n{F}\n"
+    assert extract_code(HELPED + shown, asked=asked_of(fed, "python")) == own
+    assert extract_code(HELPED + shown, asked=asked_of(printing(), "python")) == f"{example}\n" or "solve(" in example
+    assert extract_code(shown, asked=asked_of(fed, "python")) == f"{example}\n"  # there is no other
+    for later in ("import os\nprint(int(os.read(0, 9)) + 1)\n", "from sys import *\nprint(int(stdin.read()) + 1)\n"):
+        assert extract_code(f"{HELPED}{F}python\n{later}{F}\n", asked=asked_of(fed, "python")) == later
+
+
 def test_a_program_in_a_compiled_language_has_a_main() -> None:
     text = f"{F}cpp\nint main() {{}}\n{F}\nThe key:\n{F}cpp\ndp[i] = 1;\n{F}\n"
     assert extract_code(text, "cpp", asked=asked_of(printing(), "c++")) == "int main() {}\n"
@@ -204,7 +225,8 @@ def test_right_programs_of_models_survive_an_example_behind_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "label", ["python", "py", "Python3", "python3.11", "python title=x", "{.python}", "python:solution.py"]
+    "label",
+    ["python", "py", "Python3", "python3.11", "python title=x", "{.python}", "python:solution.py", "pypy3", "python3="],
 )
 def test_labels_of_the_language(label: str) -> None:
     assert extract_code(f"{F}{label}\nx = 1\n{F}") == "x = 1\n"

@@ -17,7 +17,8 @@ from proctor.grading.api import grade
 from proctor.grading.formats import load_problems
 from proctor.grading.named import Named
 from proctor.grading.problem import Problem
-from proctor.grading.sealed import judge_sealed, unsealable
+from proctor.grading.sealable import unsealable
+from proctor.grading.sealed import judge_sealed
 from proctor.guest import protocol
 
 pytestmark = pytest.mark.environments
@@ -347,6 +348,21 @@ BESIDE = {
     "f('out.txt')\nassert open('out.txt').read() == 'x'": "written",
     "from decimal import getcontext\ngetcontext().prec = 5": "computes",
     "def test_a(self): self.assertLogs()": "assertLogs",
+    "name = 'out.txt'\nf(name)\nassert open(name).read() == 'x'": "written",
+    "import io\nassert io.open(f'{1}.txt').read() == f(1)": "written",
+    "import gzip\nf('a')\nassert gzip.open('a').read() == b'x'": "written",
+    "import glob\nf(1)\nassert glob.glob('*.tmp') == []": "written",
+    "from pathlib import Path\nwith Path('a').open() as file: assert f(file.read()) == 2": "open",
+    "def read(path): return path.read_text()\nassert read(f(1)) == 2": "read_text",
+    "import os\nold = os.getcwd()\nf(1)\nassert os.getcwd() == old": "os.getcwd",
+    "from sys import getrecursionlimit\nassert getrecursionlimit() == 1000 or f(1)": "sys.getrecursionlimit",
+    "import random\nstate = random.getstate()\nf(1)\nassert random.getstate() == state": "random.getstate",
+    "import sys\nold = sys.stdout\nf(1)\nassert sys.stdout is old": "streams",
+    "from solution import capture\nwith capture() as out: print('hi')\nassert out.getvalue() == 'hi\\n'": "context",
+    "import os, solution\nwith solution.cd('/'): assert os.sep == f(1)": "context",
+    "from solution import Positive\nclass Item:\n    price = Positive()\nassert Item().price": "class of its own",
+    "import time\nstart = time.time()\nf(1)\nassert time.time() - start < 1": "measures",
+    "from time import perf_counter\na = perf_counter()\nf(1)\nb = perf_counter()\nassert b - a < 1": "measures",
 }
 # The same words where they are the program's, or harmless.
 SEALED = [
@@ -356,6 +372,12 @@ SEALED = [
     "import solution\nsolution.LIMIT = 5\nassert solution.f(1) == 2",
     "assert open('data.txt').read() == f(1)",
     "import os\nassert f(os.path.join('a', 'b')) == os.sep",
+    "import os\npath = os.path.join('data', 'data.txt')\nwith open(path) as file: assert file.read() == f(1)",
+    "door = Door()\ndoor.open()\nassert door.glob('x') == door.getstate()",
+    "from solution import Timer\nwith Timer() as t: f(1)\nassert t.elapsed >= 0",
+    "import pytest, sys\nfrom solution import f\nwith pytest.raises(ValueError): print(f(sys.maxsize))",
+    "import unittest\nfrom solution import Stack\nclass T(unittest.TestCase):\n    stack = Stack()\nclass Own:\n    size = len('ab')",
+    "import time\nassert f(time.time() - 60) == 2 and f(now=time.time()) < time.time()",
 ]
 
 

@@ -11,6 +11,9 @@ from proctor.engine.shared import SyncEngine
 pytestmark = pytest.mark.environments
 
 GAUGE = "class Gauge:\n    def __init__(s, given=(1,)): s.own = {}\n    def read(s): return {}\n"
+ITEM = "from enum import Enum\nclass Item(Enum):\n    A = 1\n    B = 2\n"
+SHOP = "class Shop:\n    def __init__(s): s.stock = {{}}\n    def put(s, i): s.stock[i] = 1\n    def drop(s, i): {}\n"
+ORDERED = "import collections\nclass Shop:\n    def __init__(s): s.o, s.q = collections.OrderedDict(a=1, b=2), collections.deque([7, 8])\n"
 # Tests, a right program, and a wrong one that only shares too much, or too little.
 PAIRS = {
     "rows of one list": (
@@ -80,6 +83,48 @@ PAIRS = {
         "import copy\nclass Keeper:\n    def __init__(s, *a): s.a = copy.copy(a[0]), copy.copy(a[1]), a[2][:]\n"
         "    def all(s): return [list(s.a[0]), sorted(s.a[1]), bytes(s.a[2])]",
     ),
+    "members of what is passed": (
+        "d, s = {}, set()\nput(d, s)\nassert d[Item.A] == 3 and Item.A in s and Item.B not in s and Item.B not in d",
+        ITEM + "def put(d, s): d[Item.A] = 3; s.add(Item.A)",
+        ITEM + "def put(d, s): d[Item.A] = d[Item.B] = 3; s.update(Item)",
+    ),
+    "members of what is held": (
+        "s = Shop()\nstock = s.stock\ns.put(Item.A)\ns.put(Item.B)\ns.drop(Item.A)\nassert Item.A not in stock and stock[Item.B] == 1",
+        ITEM + SHOP.format("del s.stock[i]"),
+        ITEM + SHOP.format("pass"),
+    ),
+    "members of a view": (
+        "assert Item.A in f().keys() and (Item.A, 1) in f().items() and Item.B not in f().keys()",
+        ITEM + "def f(): return {Item.A: 1}",
+        ITEM + "def f(): return {i: 1 for i in Item}",
+    ),
+    "members in named tuples": (
+        "assert (Item.A, 1) in f() and (Item.B, 1) not in f()",
+        ITEM
+        + "from collections import namedtuple\nCard = namedtuple('Card', 'i n')\ndef f(): return {Card(Item.A, 1)}",
+        ITEM
+        + "from collections import namedtuple\nCard = namedtuple('Card', 'i n')\ndef f(): return {Card(i, 1) for i in Item}",
+    ),
+    "NaNs, which are what object they are": (
+        "import math\nn = float('nan')\nassert f([1, n]) == [1, n] and n in f([n]) and g() is math.nan and f([n]) != [math.nan]",
+        "import math\ndef f(x): return list(x)\ndef g(): return math.nan",
+        "import math\ndef f(x): return [v if v == v else float('nan') for v in x]\ndef g(): return math.nan",
+    ),
+    "values that change while keys are iterated over": (
+        "s = Shop()\nfor k in s.o: s.inc(k)\nfor n, _ in enumerate(s.q): s.inc(n)\nassert dict(s.o) == {'a': 2, 'b': 3} and list(s.q) == [8, 9]",
+        ORDERED + "    def inc(s, k):\n        if k in s.o: s.o[k] += 1\n        else: s.q[k] += 1",
+        ORDERED + "    def inc(s, k): pass",
+    ),
+    "a number of the namespace that is both's": (
+        "hit()\nhit()\nassert total == 2\ndef test_a():\n    clear()\n    assert total == 0",
+        "total = 0\ndef hit():\n    global total\n    total += 1\ndef clear():\n    global total\n    total = 0",
+        "total = 0\ndef hit(): pass\ndef clear(): pass",
+    ),
+    "what an assertion looked at": (
+        "s = Shop()\nassert s.all() == {}\ns.put('a')\nassert s.all() == {'a': 1}\ns.put('b')\nassert s.all() == {'a': 1, 'b': 1}",
+        "stock = {}\nclass Shop:\n    def all(s): return stock\n    def put(s, i): stock[i] = 1",
+        "stock = {}\nclass Shop:\n    def all(s): return stock\n    def put(s, i): stock['a'] = 1",
+    ),
 }
 
 
@@ -87,7 +132,7 @@ PAIRS = {
 def test_sharing_is_seen_across_the_pipe(engine: SyncEngine, name: str) -> None:
     tests, right, wrong = PAIRS[name]
     passes(engine, right, tests)
-    assert run(engine, wrong, tests).reward == 0.0
+    assert run(engine, wrong, tests).verdict is Verdict.WRONG_ANSWER
 
 
 def test_what_holds_itself_passes_and_is_no_end(engine: SyncEngine) -> None:

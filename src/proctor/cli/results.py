@@ -92,6 +92,8 @@ def load_results(name: str) -> Results:
         InputError: there is no such file, or a line is not of its kind.
     """
     path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name!r} is a directory; give a file of results")
     journal = path.with_name(path.name + ".journal")
     about: dict[str, Any] | None = None
     waiting: list[tuple[int, str]] = []

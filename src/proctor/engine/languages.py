@@ -51,7 +51,7 @@ LANGUAGES: tuple[Language, ...] = (
     Language(
         "java",
         "Main.java",
-        ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "Main"),
+        ("java", "-XX:+UseSerialGC", "-Xss64m", "Main"),
         ("javac", "-J-XX:+UseSerialGC", "-d", ".", "Main.java"),
         ("java", "javac"),
     ),

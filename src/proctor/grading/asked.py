@@ -21,6 +21,7 @@ _LANGUAGES = {name: row.name for row in LANGUAGES for name in (row.name, *row.al
 _BUILTINS = frozenset((*dir(builtins), "__file__", "__builtins__", "__annotations__"))
 _COMPILED = ("c", "cpp", "java", "go", "rust")  # a program in them has a function of the name main
 # Words without which no Python program prints: what it prints with, or what may hide that.
+_OPENING = ("open", "fdopen", "read", "FileIO", "readline")  # with the number of the standard input
 _PRINTING = frozenset(("print", "pprint", "write", "writelines", "stdout", "exec", "eval", "system", "run", "Popen"))
 
 
@@ -32,11 +33,13 @@ class Asked:
         names: what it must define: for each, the paths that serve (``f``, or
             ``Solution.f`` for a method).
         prints: it is run for what it prints.
+        reads: each case has an input.
         word: other languages than Python: a word that it has.
     """
 
     names: tuple[tuple[Path, ...], ...] = ()
     prints: bool = False
+    reads: bool = False
     word: str | None = None
 
 
@@ -47,7 +50,8 @@ def asked_of(problem: Problem, language: str) -> Asked:
     """What a problem asks of a program in a language, by any of its names."""
     language = _LANGUAGES.get(language.lower(), language)
     if problem.mode in ("stdio", "interactive"):
-        return Asked(prints=True, word="main" if language in _COMPILED else None)
+        reads = problem.mode == "stdio" and all(case.stdin and case.stdin.strip() for case in problem.cases)
+        return Asked(prints=True, reads=reads, word="main" if language in _COMPILED else None)
     if language != "python":
         return NOTHING
     if problem.mode == "function":
@@ -173,12 +177,18 @@ def reads(tree: ast.Module) -> bool:
             return True
         if isinstance(node, ast.Attribute) and node.attr == "stdin" and isinstance(node.ctx, ast.Load):
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
-            if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value in (0, "/dev/stdin"):
+        if isinstance(node, ast.Call) and _is_stdin(node.args):
+            if getattr(node.func, "id", getattr(node.func, "attr", "")) in _OPENING:
                 return True
+        elif isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return True  # it may
         elif isinstance(node, ast.alias) and node.name == "fileinput":
             return True
     return False
+
+
+def _is_stdin(args: list[ast.expr]) -> bool:
+    return bool(args) and isinstance(args[0], ast.Constant) and args[0].value in (0, "/dev/stdin")
 
 
 def bound(tree: ast.Module, *, imported: bool = True) -> frozenset[str]:

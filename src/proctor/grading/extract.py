@@ -58,7 +58,8 @@ MAX_BLOCKS = 200  # blocks of one completion that are tried, from the end
 _FENCE = re.compile(r"( *)(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _LABELS = {name: row.name for row in LANGUAGES for name in (row.name, *row.aliases)}
-_LABELS |= {"cc": "cpp", "cplusplus": "cpp", "gnu++17": "cpp", "jsx": "javascript", "py2": "python", "zsh": "bash"}
+_LABELS |= {"cc": "cpp", "cplusplus": "cpp", "gnu++17": "cpp", "gnu++": "cpp", "g++": "cpp", "gcc": "c", "jsx": "javascript", "mjs": "javascript",
+            "node.js": "javascript", "py2": "python", "pypy": "python", "ipython": "python", "cython": "python", "zsh": "bash"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _closes(line: str, mark: str, indent: int) -> bool:
 def _label(info: str) -> str:
     words = info.strip().lower().strip("{}").lstrip(".").split()
     word = re.split("[:,{]", words[0])[0] if words else ""
-    return word if word in _LABELS else word.rstrip("0123456789.")
+    return word if word in _LABELS else word.rstrip("0123456789.=")
 
 
 def extract_code(
@@ -171,6 +172,8 @@ def extract_code(
 def _last_of(blocks: list[Block], language: str, word: str | None) -> str | None:
     filled = [b for b in blocks if b.text.strip()]
     chosen = [b for b in filled if _LABELS.get(b.label, b.label) == language] or [b for b in filled if not b.label]
+    if language == "cpp" and not chosen:
+        chosen = [b for b in filled if b.label == "c"]  # which most of C is
     named = [b for b in chosen if re.search(rf"\b{word}\b", b.text)] if word else []
     return (named or chosen)[-1].text if chosen else None
 
@@ -216,6 +219,7 @@ class _Choice:
         self._named: tuple[int, str] | None = None  # how many of the names it defines
         self._serving: str | None = None
         self._leans: frozenset[str] = frozenset()  # what the serving block lacks
+        self._deaf = False  # the serving block reads no input, and each case has one
         self._acting: str | None = None
         self._idle: str | None = None
 
@@ -234,14 +238,22 @@ class _Choice:
         if self.made:
             return
         if self._leans and (self._leans & bound(tree, imported=False) or (reads(tree) and not free(tree))):
-            self._serving, self._leans = None, frozenset()  # it was an example of this one's use, or of how it works
+            self._serving, self._leans, self._deaf = (
+                None,
+                frozenset(),
+                False,
+            )  # it was an example of this one's use, or of how it works
         if not acts(tree):
             self._idle = self._idle or text
             return
         self._acting = self._acting or text
         if self._serving is None and (not self._asked.prints or prints(tree)):
+            self._deaf = self._asked.reads and not reads(tree)
             self._serving, self._leans = text, frozenset() if reads(tree) else free(tree)
-            self.made = not self._leans and not names
+            self.made = not self._leans and not names and not self._deaf
+        elif self._deaf and reads(tree) and prints(tree):  # the other was an example, or a test
+            self._serving, self._leans, self._deaf = text, frozenset(), False
+            self.made = not names
 
     def text(self) -> str | None:
         return (self._named[1] if self._named else None) or self._serving or self._acting or self._idle

@@ -30,7 +30,8 @@ from proctor.grading.interactive import interactive
 from proctor.grading.plan import Plan
 from proctor.grading.problem import Problem, TestCase
 from proctor.grading.prompts import asked_of
-from proctor.grading.sealed import Sealing, judge_sealed, unsealable
+from proctor.grading.sealable import unsealable
+from proctor.grading.sealed import Sealing, judge_sealed
 from proctor.grading.special import Special
 from proctor.grading.values import parts
 from proctor.guest import protocol

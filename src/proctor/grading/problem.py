@@ -237,6 +237,9 @@ class Problem:
             if self.mode == "function" and not (case.entry_point or self.entry_point):
                 raise InputError("mode function needs the name of the function to call", field="entry_point")
             if self.mode == "function":
+                name = case.entry_point or self.entry_point or ""
+                if not all(part.isidentifier() for part in name.split(".")):
+                    raise InputError(f"{name!r} is no name of a function, such as f or Solution.f", field="entry_point")
                 continue
             if not (isinstance(case.stdin, bytes) and isinstance(case.expected, bytes)):
                 raise InputError(f"stdin and expected are bytes in mode {self.mode}", field=f"cases[{position}]")

@@ -40,7 +40,9 @@ class Setup:
     capabilities: int = 0  # to keep
 
 
-def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes: int) -> list[tuple[int, int, int]]:
+def rlimits(
+    limits: dict[str, Any], cpu_s: int, *, group_memory: bool, group_cpu: bool, processes: int
+) -> list[tuple[int, int, int]]:
     """Resource limits, each as (which, soft, hard).
 
     They back up what the jail watches from outside. No address-space limit:
@@ -50,7 +52,6 @@ def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes
     size = max(limits["workspace"], limits["output"]) + 1
     rows = [
         (resource.RLIMIT_CORE, 1, 1),  # 1, not 0: a core handler of the host is not even started
-        (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
         (resource.RLIMIT_FSIZE, size, size),
         (resource.RLIMIT_NOFILE, limits["files"], limits["files"]),
         (resource.RLIMIT_NPROC, processes, processes),
@@ -64,6 +65,8 @@ def rlimits(limits: dict[str, Any], cpu_s: int, *, group_memory: bool, processes
         (resource.RLIMIT_RTPRIO, 0, 0),
         (resource.RLIMIT_NICE, 0, 0),
     ]
+    if not group_cpu:  # else none: with it a process's own clock moves by ticks of 4 ms, and not by microseconds
+        rows.append((resource.RLIMIT_CPU, cpu_s, cpu_s + 1))
     if not group_memory:
         backstop = 4 * limits["memory"] + (1 << 30)
         rows.append((resource.RLIMIT_DATA, backstop, backstop))

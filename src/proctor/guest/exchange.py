@@ -11,6 +11,7 @@ from .arguments import made_exception, plain_arguments
 from .claims import Claims
 from .comparing import ORDERS
 from .contents import is_looked_into, real_class
+from .keeping import Nans
 from .library import Named, exception_class, library_exception, library_name
 from .likedata import data_methods, made_from, parts
 from .operators import METHODS
@@ -67,11 +68,14 @@ class Exchange(Claims):
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.tests = ""  # their source
         self.chosen: set[str] = set()  # modules of what the program gave of a library's under a name of the tests
+        self.nans = Nans(1)
         self.lent: dict[int, BaseException] = {}  # exceptions of the tests' own that the program was given
         self.giving: list[int] = []  # objects that go along with a request
 
     def foreign(self, value: Any) -> tuple[str, Any]:
         """What the tests pass that is no data: a stand-in, or something of the standard library."""
+        if type(value) is float:
+            return "nan", self.nans.number(value)
         if isinstance(value, Standin):
             self.giving.append(number_of(value))
             return "handle", number_of(value)
@@ -132,6 +136,8 @@ class Exchange(Claims):
         if kind == "class":
             self.arrived.append(self.kinds[payload])
             return self.kinds[payload]
+        if kind == "nan":
+            return self.nans.of(payload)
         if kind == "raised":
             number, arguments, *more = payload
             if not issubclass(self.kinds[number], BaseException):

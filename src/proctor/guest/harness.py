@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import types
+from functools import partial
 from typing import Any
 
 from . import (
@@ -253,7 +254,9 @@ def sealed(wanted: dict[str, Any], fd: int) -> None:
             exec(compile(wanted["preamble"], "<preamble>", "exec", dont_inherit=True), space)
         except Exception as exc:
             lacks.append(f"what the problem puts before a program fails: {runner.described(exc)}")
-        names.fill(space, link, module, [name for name in used if name not in space], uses)
+        data = names.fill(space, link, module, [name for name in used if name not in space], uses)
+        report.rewrite = partial(rewriting.rewrite, shared=data)
+        space[rewriting.NOW] = partial(link.ask, "get", module)
     space |= {rewriting.NAME: link.same, rewriting.NOT: link.other, rewriting.SAID: rewriting.said}
     space |= {rewriting.CHAIN: rewriting.chain(link.same, link.other)}
     space |= {lineage.ISINSTANCE: lineage.is_instance, lineage.ISSUBCLASS: lineage.is_subclass}

@@ -214,7 +214,7 @@ class Jail:
             self.rules = high(self.ruleset())
         setup = case.Setup(
             pipes[0] if talk else streams[0], pipes[1] if talk == "stdio" else streams[1], streams[2], result, self.cwd,
-            [row for row in case.rlimits(limits, seconds, group_memory=group.memory, processes=count) if row[0] not in slot.unset],
+            [row for row in case.rlimits(limits, seconds, group_memory=group.memory, group_cpu=group.cpu, processes=count) if row[0] not in slot.unset],
             slot.uid, self.rules if self.rules >= 0 else None, slot.seccomp, mark,
             pipes[1] if talk == "request" else -1,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from .library import PUBLIC, TYPES, by_name
 from .link import Link
+from .sealing import FIXED
 from .standins import StandinType, refuse
 
 _MODULE_ALIASES = {"np": "numpy", "pd": "pandas", "dt": "datetime", "plt": "matplotlib.pyplot", "nx": "networkx"}
@@ -74,12 +75,16 @@ def fill(
     module: Any,
     names: list[str],
     uses: Uses,
-) -> None:
+) -> set[str]:
     """Give the tests' namespace what ``names`` mean: the libraries' own things first, then the program's.
 
     Otherwise a program could replace what tests check with. A module's name is the program's where the tests use
     nothing by it that the module has: they call it, say.
+
+    Returns:
+        Names of the program's own data that cannot be changed: what it has by them later may be other data.
     """
+    data: set[str] = set()
     asked, entry, owned = [], uses.entry, []
     for name in names:
         own = name in TYPES and name in link.names.shown  # a Counter with methods that the library's has not
@@ -98,6 +103,7 @@ def fill(
             space[name] = value
             link.asked += 1
             link.fetched(name, value)
+            data |= {name} if value is None or type(value) is bool or type(value) in FIXED else set()
             if isinstance(value, StandinType):
                 link.names.took(value, name)
             owned.append((name, isinstance(value, StandinType)))
@@ -108,6 +114,7 @@ def fill(
         library_name = "" if tested else namesake(name) or (name if entry and is_module(name) else "")
         if library_name:
             link.mark(f"the tests take {name!r} from the program, and {library_name} has one too")
+    return data
 
 
 def namesake(name: str) -> str:

@@ -271,7 +271,8 @@ class _Classes:
         elif kind == "withitem" and node.optional_vars is not None:
             self.assigned(node.optional_vars, node.context_expr, scopes)
         elif kind in ("For", "comprehension"):
-            self.assigned(node.target, None, scopes)
+            for value in node.iter.elts if kind_of(node.iter) in ("List", "Tuple") and node.iter.elts else [None]:
+                self.assigned(node.target, value, scopes)
         elif kind == "Attribute":
             self.uses.append((scopes, node.value, node.attr, acts or kind_of(node.ctx) == "Store"))
             if (name := self.named(node.value)) and is_class_name(name) and not data_has(node.attr):
@@ -334,6 +335,8 @@ class _Classes:
             values = value.elts if kind_of(value) in ("Tuple", "List") and len(value.elts) == len(target.elts) else None
             for at, part in enumerate(target.elts):
                 self.assigned(part, values[at] if values else None, scopes)
+        elif kind_of(value) == "Constant" and value.value is None:
+            return  # as before it is made, and when it is done with
         elif (key := self.variable(target, scopes)) is not None:
             self.made.setdefault(key, set()).add(self.maker(value))
             if key[0] in self.classes:

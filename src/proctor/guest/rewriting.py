@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _ast
 import operator
+from collections.abc import Collection
 from functools import partial, reduce
 from typing import Any
 
@@ -18,16 +19,17 @@ from .reading import inside, kind_of
 from .soundness import is_class_name, is_silent
 from .standins import Standin, stop
 
-NAME, NOT, CHAIN, SAID = "__is__", "__is_not__", "__chain__", "__said__"
+NAME, NOT, CHAIN, SAID, NOW = "__is__", "__is_not__", "__chain__", "__said__", "__now__"
 _SIDES = "__left__", "__right__"
 _SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "In": "in", "NotIn": "not in"}
 _MOST = 60  # characters of a value that is shown
 
 
-def rewrite(tree: Any) -> None:
-    """All that is done to the tests' tree."""
+def rewrite(tree: Any, shared: Collection[str] = ()) -> None:
+    """All that is done to the tests' tree; ``shared``: names of the program's data in the namespace that is both's."""
     assertions(tree)
     own = _own_names(tree)
+    now(tree, set(shared) - own)
     statements(tree)
     calls(tree, own)
     identity(tree)
@@ -48,6 +50,21 @@ def _own_names(tree: Any) -> set[str]:
         elif kind == "MatchMapping":
             found.add(node.rest or "")
     return found
+
+
+def now(tree: Any, names: set[str]) -> None:
+    """Make each of these names one call of ``__now__``: what the program has by it when it is read, not what it had at first."""
+    for node in list(inside(tree)) if names else ():
+        for field in node._fields:
+            value = getattr(node, field, None)
+            parts: list[Any] = value if isinstance(value, list) else [value]
+            found = [_now(part) if kind_of(part) == "Name" and part.id in names else part for part in parts]
+            if found != parts:
+                setattr(node, field, found if isinstance(value, list) else found[0])
+
+
+def _now(name: Any) -> Any:
+    return _call(NOW, [_ast.Constant(value=name.id, **_place(name))], name)
 
 
 def statements(tree: Any) -> None:
@@ -119,6 +136,7 @@ def identity(tree: Any) -> None:
 
 def assertions(tree: Any) -> None:
     """Let each bare assertion of one comparison say what it compared; each side is computed once, as before."""
+    done: set[int] = set()
     for node in list(inside(tree)):
         test: Any = getattr(node, "test", None)
         if kind_of(node) != "Assert" or node.msg is not None or kind_of(test) != "Compare" or len(test.ops) != 1:
@@ -136,6 +154,19 @@ def assertions(tree: Any) -> None:
         shown = [_ast.Name(id=name, ctx=load, **place) for name in _SIDES]
         args = [shown[0], _ast.Constant(value=sign, **place), shown[1]]
         node.msg = _ast.Call(func=_ast.Name(id=SAID, ctx=load, **place), args=args, keywords=[], **place)
+        done.add(id(node))
+    for node in list(inside(tree)):
+        for field in ("body", "orelse", "finalbody"):
+            body: Any = getattr(node, field, None)
+            if type(body) is list:
+                body[:] = [one for part in body for one in ([part, _let_go(part)] if id(part) in done else [part])]
+
+
+def _let_go(node: Any) -> Any:
+    """The tests do not go on holding what they have compared."""
+    place = _place(node)
+    names: list[Any] = [_ast.Name(id=name, ctx=_ast.Store(), **place) for name in _SIDES]
+    return _ast.Assign(targets=names, value=_ast.Constant(value=None, **place), **place)
 
 
 def said(left: Any, sign: str, right: Any) -> str:

@@ -128,7 +128,9 @@ class Writer(values.Encoder):
             self.fresh.append(value)
         if kind in _KEYED:
             self.keys += value
-        if kind in PLAIN:
+        elif (view := _VIEWS.get(kind)) in ("keys", "items"):  # the reader makes a dict of it
+            self.keys += value if view == "keys" else (key for key, _ in value)
+        if kind in PLAIN and (kind is not float or value == value):
             super().put(value, depth)
         else:
             self.tagged(*(_library(value, kind) or self.foreign(value)), depth)

@@ -10,18 +10,14 @@ what came of it; what changed in containers.
 
 from __future__ import annotations
 
-import collections
-import datetime
-import decimal
-import fractions
 import sys
 import types
 from typing import Any
 
-from . import contents, copies, library, sealing
+from . import copies, derived, library, sealing
 from .arguments import arguments_of
 from .comparing import OF_TUPLES, ORDERS
-from .keeping import Kept
+from .keeping import Kept, Nans
 from .printing import Printed
 from .sealing import Broken, Pipe, Reader, Writer
 
@@ -52,7 +48,7 @@ class Server:
         self.fresh: list[Any] = []
         self.count = 0
         self.printed = Printed()
-        self.kept = Kept()
+        self.kept, self.nans = Kept(), Nans(2)
         self.next = 0  # number of the next container
         self.lent: dict[int, BaseException] = {}  # exceptions that the tests made, by their number
         self.lent_numbers: dict[int, int] = {}
@@ -108,7 +104,7 @@ class Server:
         if what == "special":
             return special(target, name, arguments)
         if what == "plain":
-            return plain(target)
+            return derived.plain(target)
         if what == "vars":
             return {name: value for name, value in list(vars(target).items()) if name not in _THE_LOADERS}
         if what == "names":  # of the tests' choice
@@ -129,6 +125,8 @@ class Server:
 
     def foreign(self, value: Any) -> tuple[str, Any]:
         """By reference: a class with what is needed to stand in for it, anything else with its class."""
+        if type(value) is float:
+            return "nan", self.nans.number(value)
         if fields := sealing.record_fields(value):
             return "record_of", (self.class_number(type(value)), type(value).__name__[:100], fields, tuple(value))
         if isinstance(value, type):
@@ -164,17 +162,17 @@ class Server:
         bases: list[Any] = []
         for base in kind.__bases__:
             builtin = getattr(sys.modules["builtins"], base.__name__, None) is base
-            if builtin and (error or base is object or base in _CONTENTS):
+            if builtin and (error or base is object or base in derived.BASES):
                 bases.append(base.__name__)
             elif error and library.library_exception(known := library.library_name(base)) is base:
                 bases.append(known)
             elif not builtin:
                 bases.append(self.class_number(base))
-        tuples = (*OF_TUPLES, "__hash__") if data_base(kind) == "tuple" else ()
+        tuples = (*OF_TUPLES, "__hash__") if derived.data_base(kind) == "tuple" else ()
         found = [
             name
             for name in SPECIAL
-            if _has(kind, name) and not (name in (*ORDERS, "__ne__", *tuples) and _is_datas(kind, name))
+            if _has(kind, name) and not (name in (*ORDERS, "__ne__", *tuples) and derived.is_datas(kind, name))
         ]
         hashed = next(vars(base)["__hash__"] for base in kind.__mro__ if "__hash__" in vars(base))
         found += [UNHASHABLE] if hashed is None and "__eq__" not in found else []
@@ -183,9 +181,9 @@ class Server:
         known = "" if error else library.library_name(kind) or _UNNAMED.get(kind, "")
         if not known and type(kind).__instancecheck__ is not type.__instancecheck__:
             found.append("__instancecheck__")  # it says itself what is one of it
-        fields = _fields(kind) if tuples else ()
+        fields = derived.fields(kind) if tuples else ()
         self.fresh.append(
-            (number, kind.__name__[:100], error, tuple(bases), tuple(found), data_base(kind), known, fields)
+            (number, kind.__name__[:100], error, tuple(bases), tuple(found), derived.data_base(kind), known, fields)
         )
         return number
 
@@ -194,6 +192,8 @@ class Server:
             return self.objects[payload]
         if kind == "library":
             return library.by_name(payload)
+        if kind == "nan":
+            return self.nans.of(payload)
         if kind == "lent":
             number, *made = payload
             if number not in self.lent:
@@ -212,7 +212,11 @@ class Server:
         value = Writer(self.foreign, self.next, self.kept.numbers)
         value.put(result)
         changes = value.go_on()
-        changes.put(tuple(self.kept.changed()) if changed else ())
+        rows = tuple(self.kept.changed()) if changed else ()
+        changes.put(rows)
+        for number, _ in rows:  # whose keys are in pairs
+            if isinstance(held := self.kept[number], dict | set):
+                changes.keys += held
         for number, container in enumerate((*value.fresh, *changes.fresh), self.next):
             self.kept.add(number, container)
         keys, head = Writer(self.foreign), Writer(self.foreign)
@@ -228,10 +232,10 @@ class Server:
         while keys:
             key = keys.pop()
             number = self.numbers.get(id(key))
-            if type(key) is tuple:
+            if type(key) in (tuple, frozenset) or sealing.record_fields(key):
                 keys += key
             elif number is not None and number not in rows and not isinstance(key, type):
-                rows[number] = number, hash(key), plain(key) if data_base(type(key)) else None
+                rows[number] = number, hash(key), derived.plain(key) if derived.data_base(type(key)) else None
         return list(rows.values())
 
     def failed(self, exc: BaseException) -> None:
@@ -254,69 +258,6 @@ def _has(kind: type, name: str) -> bool:
         if name in vars(base):
             return vars(base)[name] is not None and not (base is object and name in _DEFAULT[4:])
     return False
-
-
-_CONTENTS: dict[Any, Any] = {
-    str: str.__str__, int: int.__int__, float: float.__float__, bytes: lambda value: bytes(memoryview(value)),
-    list: lambda value: list(list.__iter__(value)), dict: lambda value: dict(dict.items(value)),
-    set: lambda value: set(set.__iter__(value)), tuple: lambda value: tuple(tuple.__iter__(value)),
-    frozenset: lambda value: frozenset(frozenset.__iter__(value)), bytearray: lambda value: bytearray(memoryview(value)),
-    complex: lambda value: complex(value.real, value.imag), decimal.Decimal: decimal.Decimal,
-    fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
-    datetime.datetime: lambda value: datetime.datetime(
-        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo,
-        fold=value.fold),
-    datetime.date: lambda value: datetime.date.fromordinal(datetime.date.toordinal(value)),
-    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
-    collections.deque: lambda value: collections.deque(collections.deque.__iter__(value), value.maxlen),
-    collections.Counter: lambda value: collections.Counter(dict(dict.items(value))),
-    collections.OrderedDict: lambda value: collections.OrderedDict(collections.OrderedDict.items(value)),
-}  # fmt: skip
-
-
-def data_base(kind: type) -> str:
-    """The kind of data that a class is made from, or holds, and compares as; "" where there is none."""
-    if found := contents.of_class(kind):
-        return found
-    base = next((base for base in kind.__mro__ if base in _CONTENTS), None)
-    first = next(found for found in kind.__mro__ if "__eq__" in vars(found))
-    if base is None and (held := next(filter(None, map(contents.of_class, kind.__mro__)), "")) in contents.COMPARED:
-        return (
-            held + contents.DERIVED
-            if first.__module__ in ("collections", "collections.abc", "_collections_abc")
-            else ""
-        )
-    if base is None and first in contents.ABSTRACT:
-        return next(found.__name__ for found in contents.ABSTRACT if issubclass(kind, found)) + contents.DERIVED
-    return base.__name__ if base is not None and first is base and base is not kind else ""
-
-
-def _fields(kind: Any) -> tuple[str, ...]:
-    """Names of the parts of a class of named tuples, where they are the parts; none for any other."""
-    names = getattr(kind, "_fields", ())
-    if type(names) is not tuple or not all(type(name) is str for name in names):
-        return ()
-    return names if all(type(getattr(kind, name, None)) is _PART for name in names) else ()
-
-
-_PART = type(collections.namedtuple("_Any", "x").x)  # type: ignore[attr-defined]
-
-
-def _is_datas(kind: type, name: str) -> bool:
-    """Of a class that is made from a kind of data: that kind's own method answers."""
-    return bool(data_base(kind)) and next(found for found in kind.__mro__ if name in vars(found)) in (
-        *_CONTENTS,
-        *contents.ABSTRACT,
-    )
-
-
-def plain(value: Any) -> Any:
-    """The data in an object of a class that is made from a kind of data, or holds it."""
-    if found := contents.of_class(type(value)):
-        return contents.HELD[found](value)
-    if (held := data_base(type(value))).endswith(contents.DERIVED):
-        return contents.COMPARED[held.removesuffix(contents.DERIVED)](value)
-    return _CONTENTS[next(base for base in type(value).__mro__ if base in _CONTENTS)](value)
 
 
 def told_of(exc: BaseException) -> tuple[Any, ...]:
