@@ -6,8 +6,11 @@ import time
 
 import pytest
 
+from proctor.core.limits import Limits
 from proctor.engine.java import names
+from proctor.engine.job import Case, Job
 from proctor.engine.languages import LANGUAGES, program
+from proctor.engine.shared import SyncEngine
 
 MAIN = "public static void main(String[] a) {}"
 
@@ -65,3 +68,28 @@ def test_the_commands_follow_it() -> None:
     )
     tested = program(source, "java", own_class=False)
     assert (list(tested.files), tested.argv[-1]) == (["Main.java"], "Main")
+
+
+def test_the_heap_hangs_on_the_limit_and_not_on_the_hosts_memory() -> None:
+    """A JVM would let its heap grow to a part of the host's memory before it collected anything."""
+    run = program("class Main {}", "java", memory_mib=256).argv
+    assert {"-Xms16m", "-Xmx192m"} <= set(run)
+    assert "-Xmx40m" in program("class Main {}", "java", memory_mib=80).argv
+    assert "-Xmx448m" in program("class Main {}", "java").argv
+
+
+QUEUE = """import java.util.*;
+public class Main { public static void main(String[] a) {
+  ArrayDeque<int[]> q = new ArrayDeque<>(); long s = 0;
+  for (int i = 0; i < 8000000; i++) { q.add(new int[]{i, i, i, i}); if (q.size() > 1000000) s += q.poll()[0]; }
+  System.out.println(s); } }
+"""
+
+
+def test_what_is_collected_takes_no_memory(engine: SyncEngine) -> None:
+    if not next(row for row in LANGUAGES if row.name == "java").available():
+        pytest.skip("there is no JDK on this host")
+    limits = Limits(cpu_s=20, memory_mib=256)
+    (outcome,) = engine.run(Job(program(QUEUE, "java", memory_mib=256), (Case(),), limits))
+    assert (outcome.error, outcome.ended_by, outcome.exit_code) == (None, None, 0)
+    assert outcome.peak_memory_bytes is None or outcome.peak_memory_bytes < 200 << 20

@@ -22,6 +22,12 @@ def test_streams_exit_code_and_signal(boxes: Boxes, box: Sandbox) -> None:
     assert boxes.sh(box, "kill -TERM $$").exit_code == -15
 
 
+def test_attributes_that_are_no_file_systems_keep_nobody_from_copying(boxes: Boxes, box: Sandbox) -> None:
+    """``cp -p`` asks for access lists to be set, and goes on where the answer is that there are none."""
+    out = boxes.sh(box, "echo 1 > a && chmod 640 a && cp -p a b && install -m 755 a c && cp -a a d && stat -c %a b c d")
+    assert (out.stdout, out.exit_code) == (b"640\n755\n640\n", 0), out.stderr
+
+
 def test_a_request_that_is_too_large_is_refused_and_the_sandbox_goes_on(boxes: Boxes, box: Sandbox) -> None:
     with pytest.raises(SandboxError, match="at most 1024 KiB") as caught:
         boxes.command(box, "echo", "x" * (2 << 20))

@@ -20,6 +20,7 @@ from proctor.engine.sandboxes import Sandboxes
 from proctor.guest import protocol
 
 _KINDS = ("file", "directory", "symlink", "other")
+_MOST_PATH = 1 << 16
 _KEPT = 256  # processes of a sandbox that have ended and whose outcome may still be asked for
 
 
@@ -159,16 +160,16 @@ class EmbeddedFiles(ABC):
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
             with contextlib.suppress(SandboxError):
-                await self._files(sandbox_id, end, handle=_count((await asking)["handle"]))
+                await self._files(sandbox_id, end, handle=_count((await asking).get("handle")))
             raise
 
     async def write_file(self, sandbox_id: str, path: str, data: bytes, mode: int | None) -> dict[str, Any]:
         """See ``Backend``."""
         if len(data) <= PIECE:
             answer = await self._files(sandbox_id, "write", data, path=path, mode=mode)
-            return {"path": _text(answer["path"]), "size": len(data)}
+            return {"path": _text(answer.get("path")), "size": len(data)}
         answer = await self._open(sandbox_id, "create", "abort", path=path, mode=mode)
-        handle = _count(answer["handle"])
+        handle = _count(answer.get("handle"))
         try:
             for start in range(0, len(data), PIECE):
                 await self.write_piece(sandbox_id, handle, data[start : start + PIECE])
@@ -177,17 +178,17 @@ class EmbeddedFiles(ABC):
                 await asyncio.shield(self.end_write(sandbox_id, handle, keep=False))
             raise
         await self.end_write(sandbox_id, handle, keep=True)
-        return {"path": _text(answer["path"]), "size": len(data)}
+        return {"path": _text(answer.get("path")), "size": len(data)}
 
     async def read_file(self, sandbox_id: str, path: str, most: int) -> bytes:
         """See ``Backend``."""
         opened = await self._open(sandbox_id, "open", "close", path=path)
-        handle = _count(opened["handle"])
+        handle = _count(opened.get("handle"))
         content = bytearray()
         try:
             while piece := await self.read_piece(sandbox_id, handle):
                 content += piece
-                if len(content) > most or _count(opened["size"]) > most:
+                if len(content) > most or _count(opened.get("size")) > most:
                     raise SandboxError(
                         f"{path!a} has more than {most} bytes", code="file_too_large", status=413,
                         hint="download it to a file (files.download, max_bytes=)",
@@ -199,7 +200,7 @@ class EmbeddedFiles(ABC):
 
     async def begin_write(self, sandbox_id: str, path: str, mode: int | None) -> int:
         """See ``Backend``."""
-        return _count((await self._open(sandbox_id, "create", "abort", path=path, mode=mode))["handle"])
+        return _count((await self._open(sandbox_id, "create", "abort", path=path, mode=mode)).get("handle"))
 
     async def write_piece(self, sandbox_id: str, handle: int, data: bytes) -> None:
         """See ``Backend``."""
@@ -212,7 +213,7 @@ class EmbeddedFiles(ABC):
     async def begin_read(self, sandbox_id: str, path: str) -> tuple[int, int]:
         """See ``Backend``."""
         answer = await self._open(sandbox_id, "open", "close", path=path)
-        return _count(answer["handle"]), _count(answer["mode"])
+        return _count(answer.get("handle")), _count(answer.get("mode"))
 
     async def read_piece(self, sandbox_id: str, handle: int) -> bytes:
         """See ``Backend``."""
@@ -237,7 +238,7 @@ class EmbeddedFiles(ABC):
 
     async def stat_file(self, sandbox_id: str, path: str, *, link: bool) -> FileInfo:
         """See ``Backend``."""
-        return _file((await self._files(sandbox_id, "stat", path=path, link=link))["info"])
+        return _file((await self._files(sandbox_id, "stat", path=path, link=link)).get("info"))
 
     async def make_directory(self, sandbox_id: str, path: str) -> None:
         """See ``Backend``."""
@@ -259,7 +260,8 @@ def _count(value: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    if type(value) is not str:
+    """A path, or a link's target."""
+    if type(value) is not str or len(value) > _MOST_PATH:
         raise FrameError("a sandbox answered with no text where text is due")
     return value
 

@@ -10,13 +10,23 @@ import shutil
 from dataclasses import dataclass, replace
 
 from proctor.core.errors import InputError
+from proctor.core.limits import Limits
 from proctor.engine import java
 from proctor.engine.job import Program
+
+DEFAULT = Limits()
+_HEAP = "{heap}"
+# Of a JVM beside its heap: 45 MiB measured, and stacks. Without a bound it would take as its measure the host's memory:
+# a queue of 32 MiB grew to 336 MiB where that is 23 GiB, and to 990 where it is 256.
+_BESIDE_MIB = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One row: file name of the source, commands, and the tools that must exist."""
+    """One row: file name of the source, commands, and the tools that must exist.
+
+    ``run`` as it is written here; ``command`` gives it for a limit on memory.
+    """
 
     name: str
     source: str
@@ -29,6 +39,11 @@ class Language:
     def available(self) -> bool:
         """Its tools are in the system directories, so they are in the image too."""
         return all(shutil.which(tool, path="/usr/bin:/bin:/usr/local/bin") for tool in self.needs)
+
+    def command(self, memory_mib: int) -> tuple[str, ...]:
+        """What runs a program that may hold so much memory."""
+        heap = max(memory_mib - _BESIDE_MIB, memory_mib // 2)
+        return tuple(word.replace(_HEAP, str(heap)) for word in self.run)
 
 
 LANGUAGES: tuple[Language, ...] = (
@@ -51,7 +66,7 @@ LANGUAGES: tuple[Language, ...] = (
     Language(
         "java",
         "Main.java",
-        ("java", "-XX:+UseSerialGC", "-Xss64m", "Main"),
+        ("java", "-XX:+UseSerialGC", "-Xms16m", f"-Xmx{_HEAP}m", "-Xss64m", "Main"),
         ("javac", "-J-XX:+UseSerialGC", "-d", ".", "Main.java"),
         ("java", "javac"),
     ),
@@ -95,17 +110,22 @@ def program(
     warm: bool | None = None,
     files: dict[str, bytes] | None = None,
     own_class: bool = True,
+    memory_mib: int = DEFAULT.memory_mib,
 ) -> Program:
     """A Program of one source text in a named language, with further files beside it.
 
-    ``own_class``: Java runs the class that the source names, see ``java.names``; else always ``Main``.
+    ``own_class``: Java runs the class that the source names, see ``java.names``; else always ``Main``. ``memory_mib``: that it may
+    hold.
     """
     row = language(name)
     if row.name == "java" and own_class:
         row = _by_class(row, *java.names(source))
     body = source.encode("utf-8", "surrogatepass")
     return Program(
-        {**(files or {}), row.source: body}, row.run, row.compile, row.warm if warm is None else warm and row.warm
+        {**(files or {}), row.source: body},
+        row.command(memory_mib),
+        row.compile,
+        row.warm if warm is None else warm and row.warm,
     )
 
 

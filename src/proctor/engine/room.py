@@ -166,8 +166,9 @@ class Room:
                 raise ValueError("output that nobody asked for")
             running.arrived.put(stream, body)
         elif kind == protocol.ENDED:
-            running = self.commands.pop(_number(header, "c"))
-            outcome = _outcome(header, body, running)
+            running = self.commands[_number(header, "c")]
+            outcome = _outcome(header, body, running)  # where it does not fit, it is among those that are told
+            del self.commands[running.number]
             running.arrived.end()
             if running.pump is None:
                 _settle(running.done, outcome)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import socket
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 from proctor.core.errors import InfrastructureError, InputError
 from proctor.core.sandbox import SandboxError, SandboxSpec, SnapshotInfo
-from proctor.engine.room import Room
+from proctor.engine.room import ANSWER_S, Room
 from proctor.images.leases import Lease
 from proctor.images.packages import host_packages
 from proctor.images.records import Origin, Record
@@ -28,6 +29,7 @@ log = logging.getLogger("proctor")
 INODES = 50_000  # an inode is some 0.9 KiB of the sandbox's memory
 # Seconds that a root stays leased after its last sandbox: a batch takes the same one again, and a lease is 1.4 ms.
 LINGER_S = 10.0
+_HEADERS_MIB = 256  # of an archive, beside the files in it
 PACK_S = 600.0  # a gigabyte takes some 10 s here
 _OWN_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -170,7 +172,7 @@ class Roots:
             sent = asyncio.ensure_future(room.answer(answer_of, PACK_S))
             sent.add_done_callback(lambda task: _end_of(ours, task))
             ours.setblocking(True)
-            with ours.makefile("rb", buffering=1 << 20) as source:
+            with io.BufferedReader(_Bounded(ours, (spec.disk_mib + _HEADERS_MIB) << 20), 1 << 20) as source:
                 kept = asyncio.to_thread(
                     store.snapshot, source, parent=root.record, name=name, labels=labels, retention_days=retention_days
                 )
@@ -227,11 +229,35 @@ class Roots:
             self._lease = None
 
 
+class _Bounded(io.RawIOBase):
+    """A stream of which a room said how long it is at most: what it says is not enough."""
+
+    def __init__(self, sock: socket.socket, most: int) -> None:
+        super().__init__()
+        self.sock, self.left = sock, most
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See ``io.RawIOBase``; InputError beyond the bound."""
+        count = self.sock.recv_into(buffer)
+        self.left -= count
+        if self.left < 0:
+            raise InputError("a sandbox sent more files than it may have")
+        return count
+
+
 def _end_of(sock: socket.socket, task: asyncio.Future[Any]) -> None:
-    """Where a room refuses or is gone nothing more comes, whoever still has the other end: whoever reads is told."""
-    if task.cancelled() or task.exception() is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+    """Nothing more comes where a room refuses or is gone, nor long after its answer: whoever reads is told."""
+    failed = task.cancelled() or task.exception() is not None
+    asyncio.get_running_loop().call_later(0 if failed else ANSWER_S, _shut, sock)
+
+
+def _shut(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _found(store: Store, snapshot: str) -> Record:

@@ -53,10 +53,11 @@ class Sandbox:
 
     def info(self) -> SandboxInfo:
         """A look at it."""
+        cost = self.cost()  # which brings its seconds up to date
         return SandboxInfo(
             id=self.id, state=self.state, spec=self.spec, created_at=self.created_at, expires_at=self.expires_at,
             stopped_at=self.stopped_at, stop_reason=self.reason, cpu_seconds=self.cpu_seconds,
-            cost_micros=self.cost(),
+            cost_micros=cost,
         )  # fmt: skip
 
     def attempted(self, attempt: Attempt) -> None:

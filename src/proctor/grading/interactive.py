@@ -43,7 +43,7 @@ def interactive(
     source: str, files: dict[str, bytes], warm: bool,
 ) -> Talking:  # fmt: skip
     """The grades of a program against an interactor, case by case."""
-    program = make_program(source, row.name, warm=warm, files=files)
+    program = make_program(source, row.name, warm=warm, files=files, memory_mib=limits.memory_mib)
     half = Job(program, (Case(talk="stdio"),), limits)
     if program.compile is not None and program.argv[0].startswith("./"):
         (outcome,) = yield builds.compiling(program)

@@ -66,7 +66,7 @@ def as_module(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> t
 
 
 def stdio(plan: Plan, source: str, files: dict[str, bytes], warm: bool) -> Steps:
-    program = make_program(source, plan.row.name, warm=warm, files=files)
+    program = make_program(source, plan.row.name, warm=warm, files=files, memory_mib=plan.limits.memory_mib)
     outcomes = yield Job(
         program, tuple(Case(stdin=case.stdin, keep=_longest(plan, case)) for case in plan.cases), plan.limits
     )
@@ -192,7 +192,14 @@ def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) ->
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
         # The tests' class is Main, and a program that brings a main of its own is not run instead.
-        program = make_program(source + prelude + tests, plan.row.name, warm=warm, files=files, own_class=False)
+        program = make_program(
+            source + prelude + tests,
+            plan.row.name,
+            warm=warm,
+            files=files,
+            own_class=False,
+            memory_mib=plan.limits.memory_mib,
+        )
         (outcome,) = yield Job(program, (Case(),), plan.limits)
         return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
     program, name = as_module(plan, source, files, warm)

@@ -121,7 +121,7 @@ class Special:
         """Its Program, not compiled yet."""
         source = self.program.source.encode("utf-8", "surrogatepass")
         files = _files(self.program.extra_files) | {self.row.source: source}
-        run = self.row.run
+        run = self.row.command(self.limits.memory_mib)
         if self.row.name in _LAUNCHERS:
             name, text = _LAUNCHERS[self.row.name]
             files[name] = text

@@ -15,7 +15,7 @@ import struct
 from . import syscalls
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
-_DONE, _EPERM, _ENOSYS, _EINVAL, _ENOTTY, _EAFNOSUPPORT = (0x00050000 | n for n in (0, 1, 38, 22, 25, 97))
+_DONE, _EPERM, _ENOSYS, _EINVAL, _ENOTTY, _EAFNOSUPPORT, _ENOTSUP = (0x00050000 | n for n in (0, 1, 38, 22, 25, 97, 95))
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JA, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -89,6 +89,7 @@ def _blocks(network: bool) -> dict[str, bytes]:
         "prctl": _low(0) + _one_of(_PRCTL, _EPERM),
         "ioctl": _low(1) + _one_of(_IOCTL, _ENOTTY),
         "personality": _ret(_EPERM),
+        **dict.fromkeys(syscalls.EXTENDED, _ret(_ENOTSUP)),
         # A core limit of 1 keeps a crash away from the host's core handler. It stays, and whoever sets it is told that
         # it was done: programs set it to 0 to have no core, and have none.
         "setrlimit": _low(0) + no_core + _ret(_DONE) + _ret(_ALLOW),

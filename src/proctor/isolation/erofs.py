@@ -106,7 +106,10 @@ class _Walk:
                 found.size = len(found.content)
             else:
                 found.children = {}
-                self.fill(found.children, source, inside)
+                if (
+                    found.mode & 0o001
+                ):  # else no program may look for anything in it, and root of the machine finds nothing
+                    self.fill(found.children, source, inside)
         except OSError:
             return None
         return found
