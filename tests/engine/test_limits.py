@@ -710,6 +710,27 @@ def test_no_program_chooses_when_it_is_looked_at(engine: SyncEngine) -> None:
         assert outcome.wall_s < 3.5
 
 
+def test_what_the_jail_computes_is_not_told(engine: SyncEngine) -> None:
+    """When it computes is when it looks: its CPU clock would tell, and so would its numbers in /proc."""
+    source = """
+import time
+told = []
+for which in 2, 6:
+    try:
+        told.append(time.clock_gettime((~1 << 3) | which))
+    except OSError:
+        pass
+for name in "stat", "status", "schedstat", "sched", "task/1/stat":
+    try:
+        told.append(open(f"/proc/1/{name}").read())
+    except OSError:
+        pass
+print(told)
+"""
+    for outcome in twice(engine, source, WIDE):
+        assert outcome.stdout == b"[]\n" or not engine.features["namespaces"]
+
+
 @pytest.mark.parametrize(("metered", "times"), [(True, 10), (False, 2)])
 def test_what_a_busy_host_is_forgiven(metered: bool, times: int) -> None:
     """Without a meter of its CPU a program can be the load that its main process waits for."""

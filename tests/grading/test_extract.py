@@ -106,12 +106,12 @@ def test_of_blocks_that_define_what_is_asked_for_the_last_counts() -> None:
     asked = asked_of(problem(), "python")
     better = f"{F}python\ndef f(x):\n    return x + 2\n{F}\n"
     assert extract_code(PROGRAM + better, asked=asked) == "def f(x):\n    return x + 2\n"
-    method = f"{F}\nclass Solution:\n    def f(self): pass\n{F}\n"
+    method = f"{F}\nclass Solution:\n    def f(self): return 1\n{F}\n"
     by_class = asked_of(problem(solution_class="Solution"), "python")
     assert extract_code(method + "\n" + f"{F}\nprint(Solution().f())\n{F}", asked=by_class) == (
-        "class Solution:\n    def f(self): pass\n"
+        "class Solution:\n    def f(self): return 1\n"
     )
-    assert extract_code(PROGRAM + method, asked=by_class) == "class Solution:\n    def f(self): pass\n"
+    assert extract_code(PROGRAM + method, asked=by_class) == "class Solution:\n    def f(self): return 1\n"
     assert extract_code(PROGRAM + method, asked=asked) == "def f(x):\n    return x + 1\n"
     body = f"{F}python\n    return x / 2\n{F}\nSo\n{F}python\nprint(f(4))\n{F}\n"
     assert extract_code(body, prompt=PROMPT, asked=asked) == "    return x / 2\n"
@@ -196,6 +196,14 @@ def test_where_each_case_has_an_input_a_block_that_reads_it_goes_first(example: 
     assert extract_code(shown, asked=asked_of(fed, "python")) == f"{example}\n"  # there is no other
     for later in ("import os\nprint(int(os.read(0, 9)) + 1)\n", "from sys import *\nprint(int(stdin.read()) + 1)\n"):
         assert extract_code(f"{HELPED}{F}python\n{later}{F}\n", asked=asked_of(fed, "python")) == later
+
+
+@pytest.mark.parametrize("body", ["...", "pass", '"Adds one."'])
+def test_a_function_that_does_nothing_is_taken_where_there_is_no_other(body: str) -> None:
+    stub = f"{F}python\ndef f(x: int) -> int:\n    {body}\n{F}\n"
+    own = PROGRAM.removeprefix(f"{F}python\n").removesuffix(f"{F}\n")
+    assert extract_code(f"{PROGRAM}Signature:\n{stub}", asked=asked_of(problem(), "python")) == own
+    assert "def f" in (extract_code(stub, asked=asked_of(problem(), "python")) or "")
 
 
 def test_a_program_in_a_compiled_language_has_a_main() -> None:
@@ -394,7 +402,7 @@ def test_future_imports_stay_first_behind_a_preamble() -> None:
 
 def test_defines_and_opens_body() -> None:
     assert defines("try:\n    from a import f\nexcept ImportError:\n    def f(): pass\n", "f")
-    assert defines("class Solution:\n    def f(self): pass\n", "Solution.f")
+    assert defines("class Solution:\n    def f(self): return 1\n", "Solution.f")
     assert not defines("class Solution:\n    def g(self): pass\n", "Solution.f")
     assert not defines("def g():\n    def f(): pass\n", "f")
     assert opens_body(PROMPT, "f")
@@ -403,10 +411,10 @@ def test_defines_and_opens_body() -> None:
 
 def test_a_method_serves_where_the_problem_says_so() -> None:
     given, case = problem(solution_class="Solution"), TestCase()
-    assert call_target(given, case, "class Solution:\n    def f(self): pass\n") == "Solution.f"
+    assert call_target(given, case, "class Solution:\n    def f(self): return 1\n") == "Solution.f"
     assert call_target(given, case, "def f(): pass\n") == "f"
     assert call_target(given, TestCase(entry_point="g"), "class Solution:\n    def g(self): pass\n") == "Solution.g"
-    assert call_target(problem(), case, "class Solution:\n    def f(self): pass\n") == "f"
+    assert call_target(problem(), case, "class Solution:\n    def f(self): return 1\n") == "f"
 
 
 def test_the_attack_on_fences(shared_dir: Path) -> None:

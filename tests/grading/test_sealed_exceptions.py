@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sealed_help import passes, run
 
+from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
 
 # What a program raises, and what is true of it as ``e.value``.
@@ -295,3 +296,37 @@ def test_from_none_is_told(engine: SyncEngine) -> None:
     tests = "import pytest\ndef test():\n    with pytest.raises(ValueError) as e: f(1)\n    assert e.value.__suppress_context__\n"
     assert run(engine, program.format(" from None"), tests).reward == 1.0
     assert run(engine, program.format(""), tests).reward == 0.0
+
+
+ERRORS = """
+class NotFound(Exception):
+    def __init__(self, what, code=404):
+        super().__init__(what)
+        self.code = code
+class Low(Exception): pass
+"""
+# Tests with exceptions of the program's classes that go to the program, a right one, and one that knows no classes.
+GIVEN = {
+    "one that the tests made": (
+        "assert status(NotFound('x')) == 404 and status(NotFound('x', code=410)) == 410 and status(Low()) == 0",
+        "def status(e): return e.code if isinstance(e, NotFound) else 0",
+        "def status(e): return 404",
+    ),
+    "one that the program raised": (
+        "try: fail()\nexcept NotFound as e: assert status(e) == 410 and str(e) == 'y'\nelse: assert False",
+        "def fail(): raise NotFound('y', 410)\ndef status(e): return e.code if type(e) is NotFound else 0",
+        "def fail(): raise NotFound('y', 410)\ndef status(e): return 404",
+    ),
+    "one that a context sees": (
+        "import pytest\nwith Quiet():\n    raise NotFound('x')\nwith pytest.raises(Low):\n    with Quiet():\n        raise Low()",
+        "class Quiet:\n    def __enter__(s): return s\n    def __exit__(s, kind, e, tb): return kind is NotFound",
+        "class Quiet:\n    def __enter__(s): return s\n    def __exit__(s, kind, e, tb): return True",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_exceptions_of_its_classes_are_that_for_the_program(engine: SyncEngine, name: str) -> None:
+    tests, right, wrong = GIVEN[name]
+    passes(engine, ERRORS + right, tests)
+    assert run(engine, ERRORS + wrong, tests).verdict is Verdict.WRONG_ANSWER

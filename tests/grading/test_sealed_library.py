@@ -86,7 +86,6 @@ OPEN = [
     ("import typing\ndef f(): return typing.List[int]", "import typing\nassert f() == typing.List[int]", "typing:_GenericAlias"),
     ("from email.headerregistry import Address as A\ndef f(): return [A('x', 'y', 'z')]", "from email.headerregistry import Address as A\nassert [A('x', 'y', 'z')] == f()", "registry:Address"),
     ("import email.headerregistry as h\nclass L:\n    def __eq__(s, o): return True\n    def __ne__(s, o): return False\nL.__module__, L.__qualname__ = 'email.headerregistry', 'Address'\nh.Address = L\ndef f(): return L()", "from email.headerregistry import Address as A\nassert f() == A('x', 'y', 'z')", "registry:Address"),
-    ("from pathlib import Path\ndef f(): return Path('/etc')", "assert open(f()).read()", "opens files"),
 ]  # fmt: skip
 # A program that says of its objects that they are a library's: where data is due it is wrong all the same.
 CLAIM = """

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.environments
 GAUGE = "class Gauge:\n    def __init__(s, given=(1,)): s.own = {}\n    def read(s): return {}\n"
 ITEM = "from enum import Enum\nclass Item(Enum):\n    A = 1\n    B = 2\n"
 SHOP = "class Shop:\n    def __init__(s): s.stock = {{}}\n    def put(s, i): s.stock[i] = 1\n    def drop(s, i): {}\n"
+KEY = "class Key:\n    def __init__(s, n): s.n = n\n    def __hash__(s): return hash(s.n)\n    def __eq__(s, o): return s.n == o.n\n"
 ORDERED = "import collections\nclass Shop:\n    def __init__(s): s.o, s.q = collections.OrderedDict(a=1, b=2), collections.deque([7, 8])\n"
 # Tests, a right program, and a wrong one that only shares too much, or too little.
 PAIRS = {
@@ -114,6 +115,16 @@ PAIRS = {
         "s = Shop()\nfor k in s.o: s.inc(k)\nfor n, _ in enumerate(s.q): s.inc(n)\nassert dict(s.o) == {'a': 2, 'b': 3} and list(s.q) == [8, 9]",
         ORDERED + "    def inc(s, k):\n        if k in s.o: s.o[k] += 1\n        else: s.q[k] += 1",
         ORDERED + "    def inc(s, k): pass",
+    ),
+    "rows of more lists than are remembered": (
+        "g = [[0] * 3 for _ in range(130)]\nfor step in range(1, 6):\n    g[step][0] = 1\n    assert total(g) == step and g[129][2] == step",
+        "def total(g):\n    g[129][2] += 1\n    return sum(row[0] for row in g)",
+        "def total(g):\n    g[129][2] += 1\n    return 1",
+    ),
+    "ordered dicts by objects": (
+        "from collections import OrderedDict\nd = OrderedDict()\nput(d, 1)\nput(d, 2)\nassert [k.n for k in d] == [1, 2] and size(d) == 2",
+        KEY + "def put(d, n): d[Key(n)] = n\ndef size(d): return len(d)",
+        KEY + "def put(d, n): d[Key(1)] = n\ndef size(d): return len(d)",
     ),
     "a number of the namespace that is both's": (
         "hit()\nhit()\nassert total == 2\ndef test_a():\n    clear()\n    assert total == 0",

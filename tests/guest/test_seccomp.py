@@ -240,6 +240,9 @@ def test_what_else_reaches_past_landlock_without_namespaces(machine: str) -> Non
         owner = command in (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
         assert verdict(degraded, arch, numbers["fcntl"], 3, command) == (EPERM if owner else ALLOW), command
     for name in ["clock_getres", "clock_gettime", "clock_nanosleep", "timer_create"]:
+        for pid, fine in ((0, True), (1, False), (2, True), (4000, True)):  # of pid 1, the jail, nobody asks
+            assert (verdict(inside, arch, numbers[name], (~pid << 3) | 2) == ALLOW) is fine, pid
+            assert (verdict(inside, arch, numbers[name], (~pid << 3) | 6) == ALLOW) is fine, pid
         for clock in (0, 1, 2, 3, 11, -1, -2, -6, -8):
             assert verdict(degraded, arch, numbers[name], clock) == ALLOW, clock
         for pid in (1, 4000, 4_000_000):

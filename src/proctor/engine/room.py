@@ -232,8 +232,9 @@ class Room:
             async with asyncio.timeout(answer_s):
                 answer, content = await asked.come
         except TimeoutError as exc:
-            self.fail(InfrastructureError(f"the sandbox did not answer {asked.name!r} for {answer_s:.0f} s"))
-            raise stopped(exc) from exc
+            late = InfrastructureError(f"the sandbox did not answer {asked.name!r} for {answer_s:.0f} s")
+            self.fail(late)
+            raise stopped(late) from exc
         if "error" in answer:
             word = _words(answer["error"])
             code, status = _CODES.get(word, (word if word.islower() else "invalid_request", 400))

@@ -124,7 +124,10 @@ class Roots:
             return
         if root.rootfs.record is not None and self._held.get(root.rootfs.record.id) is root:
             del self._held[root.rootfs.record.id]
-        self.let_go(root.rootfs.digest)
+        if all(
+            other.rootfs.digest != root.rootfs.digest for other in self._held.values()
+        ):  # of equal content may be two
+            self.let_go(root.rootfs.digest)
         root.let_go()
 
     @staticmethod

@@ -102,22 +102,33 @@ def _names_in_tests(tests: str, preamble: str, module: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------- what a source has
 
 
-def defines(tree: ast.Module, path: Path, *, imported: bool = True) -> bool:
-    """It binds ``f``, or ``Solution.method``, at its top level (if, try and with looked into)."""
-    return _defines(tree.body, path, imported)
+def defines(tree: ast.Module, path: Path, *, imported: bool = True, whole: bool = False) -> bool:
+    """It binds ``f``, or ``Solution.method``, at its top level (if, try and with looked into).
+
+    ``whole``: a function that does nothing, as one that only shows how it is called, does not count.
+    """
+    return _defines(tree.body, path, imported, whole)
 
 
-def _defines(body: list[ast.stmt], path: Path, imported: bool) -> bool:
+def _defines(body: list[ast.stmt], path: Path, imported: bool, whole: bool) -> bool:
     kinds = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom) if imported else (ast.Assign, ast.AnnAssign)
     for node in _statements(body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == path[0]:
-            if len(path) == 1:
+            if len(path) == 1 and not (whole and _is_stub(node)):
                 return True
-            if isinstance(node, ast.ClassDef) and (node.bases or _defines(node.body, path[1:], True)):
+            inner = path[1:]
+            if inner and isinstance(node, ast.ClassDef) and (node.bases or _defines(node.body, inner, True, whole)):
                 return True
         elif isinstance(node, kinds) and path[0] in _targets(node):
             return True
     return False
+
+
+def _is_stub(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and all(
+        isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        for line in node.body
+    )
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

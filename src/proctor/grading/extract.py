@@ -231,7 +231,7 @@ class _Choice:
 
     def see(self, text: str, tree: ast.Module) -> None:
         names = self._asked.names
-        count = sum(any(defines_in(tree, path, imported=False) for path in paths) for paths in names)
+        count = sum(any(defines_in(tree, path, imported=False, whole=True) for path in paths) for paths in names)
         if count > (self._named[0] if self._named else 0):
             self._named = count, text
             self.made = count == len(names)

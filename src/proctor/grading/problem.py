@@ -6,6 +6,7 @@ where programs run; only to a checker program, in a jail of its own.
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Mapping
@@ -238,7 +239,7 @@ class Problem:
                 raise InputError("mode function needs the name of the function to call", field="entry_point")
             if self.mode == "function":
                 name = case.entry_point or self.entry_point or ""
-                if not all(part.isidentifier() for part in name.split(".")):
+                if not all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split(".")):
                     raise InputError(f"{name!r} is no name of a function, such as f or Solution.f", field="entry_point")
                 continue
             if not (isinstance(case.stdin, bytes) and isinstance(case.expected, bytes)):

@@ -67,7 +67,7 @@ _BY_MODULE = ("get_type_hints", "getcontext", "setcontext", "localcontext", "spe
               "getrefcount")  # fmt: skip
 # What belongs to one process, and the program's is another.
 _PLACES = ("settrace", "setprofile", "environ", "putenv", "chdir", "seed", "assertWarns", "assertWarnsRegex", "warns",
-           "deprecated_call", "write_text", "write_bytes", "read_text", "read_bytes", "setrecursionlimit", "assertLogs", "assertNoLogs")  # fmt: skip
+           "deprecated_call", "write_text", "write_bytes", "setrecursionlimit", "assertLogs", "assertNoLogs")  # fmt: skip
 # Modules that do so wherever tests import them; as names they may be anything.
 _MODULES = {
     "pickle": "runs what the program packed",
@@ -152,6 +152,7 @@ class _Look:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Name) and isinstance(node, ast.Assign):
                     self.values.setdefault(target.id, []).append(node.value)
+        self.given = {node.arg for node in pysource.nodes(tree) if isinstance(node, ast.arg)}
         self.moments = {name for name, values in self.values.items() if any(map(_is_clock, values))}
         self.paths = {name for name, values in self.values.items() if any(_is_path(value, ()) for value in values)}
 
@@ -225,6 +226,8 @@ class _Look:
             return f"uses {_dotted(node)}"
         if node.attr in _OF_PATHS and _is_path(node.value, self.paths):
             return f"uses a path's {node.attr}"
+        if node.attr in ("read_text", "read_bytes") and _dotted(node.value) in self.given:
+            return f"uses {node.attr} of what may be any path"
         if isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
             return None
         if _dotted(node) == "sys.stdin":

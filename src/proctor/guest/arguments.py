@@ -8,11 +8,14 @@ MOST_TEXT = 2000  # characters of an exception's text
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
+def is_plain(value: Any, also: tuple[type, ...] = (), depth: int = 0) -> bool:
+    """It is data, and so is all in it, but for objects of ``also``."""
     if type(value) is dict:
         value = (*value, *value.values())
     parts = value if type(value) in (tuple, list, set, frozenset) and depth < 8 else None
-    return type(value) in _SCALARS if parts is None else all(_is_plain(part, depth + 1) for part in parts)
+    if parts is None:
+        return type(value) in _SCALARS or isinstance(value, also)
+    return all(is_plain(part, also, depth + 1) for part in parts)
 
 
 def _holds_class(value: Any, depth: int = 0) -> bool:
@@ -36,7 +39,7 @@ def arguments_of(exc: BaseException) -> tuple[Any, ...]:
 def plain_arguments(exc: BaseException) -> tuple[Any, ...]:
     """The same where they are plain, else its text: what the tests hold is not for the program."""
     arguments = arguments_of(exc)
-    return arguments if isinstance(exc, BaseExceptionGroup) or all(map(_is_plain, arguments)) else _text(exc)
+    return arguments if isinstance(exc, BaseExceptionGroup) or all(map(is_plain, arguments)) else _text(exc)
 
 
 def _text(exc: BaseException) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from . import raising, sealing
-from .arguments import made_exception, plain_arguments
+from .arguments import is_plain, made_exception, plain_arguments
 from .claims import Claims
 from .comparing import ORDERS
 from .contents import is_looked_into, real_class
@@ -65,6 +65,7 @@ class Exchange(Claims):
         self.alive: dict[int, Any] = {}  # weak references to stand-ins
         self.dropped: list[int] = []
         self.arrived: list[Any] = []  # classes that the last answer held
+        self.hashed: dict[int, int] = {}  # the last hash of each object that had one
         self.plain: dict[int, tuple[Any, bool]] = {}  # data in objects, and whether it stays
         self.tests = ""  # their source
         self.chosen: set[str] = set()  # modules of what the program gave of a library's under a name of the tests
@@ -122,14 +123,24 @@ class Exchange(Claims):
 
     def lend(self, exc: BaseException, kind: type[BaseException]) -> tuple[str, Any]:
         """An exception that the tests made: what comes back is that one, where it is of a class that a program may raise."""
-        plain = kind.__name__, plain_arguments(exc)
+        more = self.class_of(exc)
+        whole = more and all(is_plain(part, (Standin,)) for part in exc.args)
+        plain = kind.__name__, exc.args if whole else plain_arguments(exc)
         if type(exc) is not kind and not isinstance(type(exc), raising.ErrorType):
             return "exception", plain
         number = next((at for at, known in self.lent.items() if known is exc), len(self.lent))
         if number >= MOST_LENT:
             return "exception", plain
         self.lent[number] = exc
-        return "lent", (number, *plain)
+        return "lent", (number, *plain, *more)
+
+    def class_of(self, exc: BaseException) -> tuple[Any, ...]:
+        """Of an exception of one of the program's classes: the class, and what more it is made with, or has where it is the program's."""
+        number = self.numbers.get(type(exc))
+        if number is None or raising.builtin_base(type(exc)) is type(exc):
+            return ()
+        has = exc.__dict__.items() if raising.is_programs(exc) else ()
+        return number, exc.__dict__.get(raising.KEYWORDS, {}), {name: value for name, value in has if name[:2] != "__"}
 
     def own(self, kind: str, payload: Any) -> Any:
         """What an answer holds that is no data."""
@@ -208,4 +219,5 @@ class Exchange(Claims):
     def let_go(self, number: int) -> None:
         self.alive.pop(number, None)
         self.plain.pop(number, None)
+        self.hashed.pop(number, None)
         self.dropped.append(number)

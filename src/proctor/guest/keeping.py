@@ -121,6 +121,10 @@ def _holders(row: Row) -> int:
 _OURS = _holders(Row([]))  # references to a container that nobody but its row has
 
 
+def _holds(held: Iterable[Any], gone: set[int]) -> bool:
+    return any(id(part) in gone or (type(part) is tuple and _holds(part, gone)) for part in held)
+
+
 class Kept:
     """The containers that one side remembers, by number."""
 
@@ -157,11 +161,16 @@ class Kept:
         for number in before:
             if _holders(self.rows[number]) <= _OURS:
                 self.drop(number)
-        size = sum(len(row.held) for row in self.rows.values())
+        size, gone = sum(len(row.held) for row in self.rows.values()), set[int]()
         while len(self.rows) > MOST or size > MOST_PARTS:
             oldest = next(iter(self.rows))
             size -= len(self.rows[oldest].held)
+            gone.add(id(self.rows[oldest].container))
             self.drop(oldest)
+        while gone and (holding := [number for number, row in self.rows.items() if _holds(row.held, gone)]):
+            gone |= {id(self.rows[number].container) for number in holding}
+            for number in holding:  # else it would go as a number, and what it holds would not go at all
+                self.drop(number)
         return [number for number in before if number not in self.rows]
 
     def change(self, rows: Iterable[Any], find: Callable[[list[Any]], Callable[[Any], Any]]) -> list[int]:

@@ -31,7 +31,7 @@ def _compared(name: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         link, theirs = type(self).__link__, isinstance(other, Standin)
         same = theirs and number_of(self) == number_of(other)
-        if link.reading:
+        if link.reading or link.looking:
             return same if name == "__eq__" else not same
         is_data = type(other) in sealing.COPIED
         told = is_made(self.__sound__, self.__via__) or (other is None and name == "__ne__")
@@ -53,7 +53,10 @@ def _compared(name: str) -> Any:
 
 def _hash(self: Any) -> Any:
     link, number = type(self).__link__, number_of(self)
-    return link.hashes.get(number, number) if link.reading else link.ask("special", self, "__hash__")
+    if link.reading or link.looking:  # an ordered dict hashes its keys as it is gone through
+        return link.hashes.get(number, link.hashed.get(number, number))
+    found = link.hashed[number] = link.ask("special", self, "__hash__")
+    return found
 
 
 def _ordered(name: str) -> Any:

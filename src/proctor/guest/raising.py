@@ -14,6 +14,7 @@ from .serving import SPECIAL
 TESTS_FILE = "<tests>"  # as their source is compiled
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _MARK = "__of_the_program__"
+KEYWORDS = "__keywords__"  # with which the tests made one of the program's class
 ALSO = "__also__"  # of a class of the program's: those that it is made from and that are no exceptions
 
 
@@ -102,7 +103,13 @@ def methods(names: frozenset[str], stop: Any) -> dict[str, Any]:
 
         return method
 
+    def made(self: Any, *args: Any, **keywords: Any) -> None:
+        super(BaseException, self).__init__()
+        if keywords:
+            self.__dict__[KEYWORDS] = keywords
+
     found = {name: unknown(name) for name in SPECIAL if name in names and name not in ("__str__", "__call__")}
+    found |= {"__init__": made} if computed else {}
     return found | {"__getattr__": missing, "__str__": text, "__repr__": shown}
 
 

@@ -195,14 +195,25 @@ class Server:
         if kind == "nan":
             return self.nans.of(payload)
         if kind == "lent":
-            number, *made = payload
+            number, name, values, *more = payload
             if number not in self.lent:
-                self.lent[number] = sealing.plain_exception(made)
+                self.lent[number] = self.lent_as(values, *more) if more else sealing.plain_exception((name, values))
                 self.lent_numbers[id(self.lent[number])] = number
             return self.lent[number]
         if kind == "record_of":
             return tuple.__new__(self.objects[payload[0]], payload[1])
         raise ValueError(kind)
+
+    def lent_as(self, values: Any, number: int, keywords: dict[str, Any], has: dict[str, Any]) -> BaseException:
+        """An exception of the program's class as the tests made it, or as they were given it."""
+        kind: Any = self.objects[number]
+        try:
+            made = kind(*values, **keywords)
+        except BaseException:  # of one that the program made some other way
+            made = kind.__new__(kind, *values)
+        assert isinstance(made, BaseException)
+        vars(made).update(has)
+        return made
 
     # ------------------------------------------------------------ answers
 
