@@ -293,8 +293,9 @@ def supervise(config: dict[str, Any], pid: int, sockets: Sockets | firecracker.E
         say(relay, {"do": "wake", "entropy": os.urandom(_ENTROPY).hex(), "time": time.time_ns()})
         watched = dict.fromkeys(host.ends, select.POLLIN)
         meter = Meter(relay, pid)
-        while not os.waitpid(pid, os.WNOHANG)[0]:
-            if relay.turn(meter.turn(), watched) or os.getppid() != host.parent:
+        while (ended := os.waitpid(-1, os.WNOHANG)[0]) != pid:
+            # Without one who serves a disk its programs would fail, and that would be taken for their answer.
+            if ended or relay.turn(meter.turn(), watched) or os.getppid() != host.parent:
                 raise BrokenPipeError
     except (BrokenPipeError, channels.Broken, OSError) as exc:
         if not isinstance(exc, BrokenPipeError):
