@@ -194,8 +194,8 @@ def grade(
             same is ``Grade.deterministic``.
 
     Returns:
-        A Grade for each completion, in order. Where this host failed its
-        reward is None.
+        A Grade for each completion, in order. A reward of None is no score: this
+        host, a judge or a test file failed, or only the program's word could decide.
 
     Raises:
         InputError: bad arguments or problems, or a reward policy that fails.
@@ -294,7 +294,7 @@ async def agrade(
 
 
 def score(completions: Iterable[Completion], problems: Problems, **options: Any) -> list[float | None]:
-    """The rewards alone, None where this host failed; takes what ``grade`` takes."""
+    """The rewards alone, None where there is no score; takes what ``grade`` takes."""
     return [grade.reward for grade in grade(completions, problems, **options)]
 
 

@@ -96,8 +96,9 @@ class Grade:
 
     Attributes:
         problem_id, index: which problem, and the completion's place in the batch.
-        reward: a finite number from the reward policy, or None: this host
-            failed and nothing is known. Never 0 for a fault of ours.
+        reward: a finite number from the reward policy, or None: no score, since
+            this host, a judge or a test file failed, or only the program's own
+            word could decide. Never 0 for a fault of ours.
         verdict: accepted when every case is, otherwise that of the first case
             that is not; infrastructure_error wins over all.
         cases: in the problem's order; empty for ``no_code``.
