@@ -27,6 +27,7 @@ CASE = TestCase(stdin=b"1\n", expected=b"1\n")
         ({"memory_limit_mib": -1}, "memory_limit_mib"),
         ({"mode": "unit_tests"}, "test_code"),
         ({"mode": "function"}, "entry_point"),
+        *[({"mode": "function", "entry_point": name}, "entry_point") for name in ("f ", "f()", "a-b", "a..b", "class")],
     ],
 )
 def test_what_does_not_fit_is_named(fields: dict[str, object], field: str) -> None:
