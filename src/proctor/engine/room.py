@@ -232,8 +232,7 @@ class Room:
             async with asyncio.timeout(answer_s):
                 answer, content = await asked.come
         except TimeoutError as exc:
-            late = InfrastructureError(f"the sandbox did not answer {asked.name!r} for {answer_s:.0f} s")
-            self.fail(late)
+            self.fail(late := InfrastructureError(f"the sandbox did not answer {asked.name!r} for {answer_s:.0f} s"))
             raise stopped(late) from exc
         if "error" in answer:
             word = _words(answer["error"])
