@@ -93,6 +93,8 @@ def test_a_file_that_cannot_be_read_is_bad_input(scored: Path) -> None:
     for verb in (["audit"], ["report"], ["replay", "--all"]):
         for name, said in (
             (str(scored), "is a directory"),
+            (".", "is a directory"),
+            ("/", "is a directory"),
             ("/dev/null", "not a regular file"),
             (str(no_memory), "/proc"),
         ):

@@ -122,7 +122,7 @@ def test_wall(engine: SyncEngine, source: str) -> None:
 def test_the_kernels_own_count_comes_long_after_the_limit(engine: SyncEngine) -> None:
     """Its ticks may be those of a busy host: the jail's word on CPU time is the one that counts."""
     found = one(engine, "import resource; print(resource.getrlimit(resource.RLIMIT_CPU)[0])", limits=Limits(cpu_s=2))
-    assert int(found.stdout) in (-1, *range(10 * 2, 100))
+    assert int(found.stdout) == -1 if engine.features["cpu"] else int(found.stdout) >= 10 * 2
 
 
 def test_a_programs_own_clock_is_as_fine_as_elsewhere(engine: SyncEngine) -> None:

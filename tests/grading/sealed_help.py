@@ -29,6 +29,12 @@ def run(
     return found
 
 
+def decided(engine: SyncEngine, right: str, wrong: str, tests: str) -> None:
+    """The right program passes by no claim of its own, and the wrong one earns nothing."""
+    passes(engine, right, tests)
+    assert run(engine, wrong, tests).reward == 0.0
+
+
 def passes(engine: SyncEngine, program: str, tests: str, **options: object) -> Grade:
     """The grade of a program that passes all tests by no claim of its own."""
     found = run(engine, program, tests, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sealed_help import passes, run
+from sealed_help import decided, passes, run
 
 from proctor.core.verdict import Verdict
 from proctor.engine.shared import SyncEngine
@@ -127,7 +127,7 @@ PAIRS = {
         KEY + "def put(d, n): d[Key(1)] = n\ndef size(d): return len(d)",
     ),
     "a number of the namespace that is both's": (
-        "hit()\nhit()\nassert total == 2\ndef test_a():\n    clear()\n    assert total == 0",
+        "hit()\nhit()\nassert total == 2\nclear()\nassert total == 0",
         "total = 0\ndef hit():\n    global total\n    total += 1\ndef clear():\n    global total\n    total = 0",
         "total = 0\ndef hit(): pass\ndef clear(): pass",
     ),
@@ -142,8 +142,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_sharing_is_seen_across_the_pipe(engine: SyncEngine, name: str) -> None:
     tests, right, wrong = PAIRS[name]
-    passes(engine, right, tests)
-    assert run(engine, wrong, tests).verdict is Verdict.WRONG_ANSWER
+    decided(engine, right, wrong, tests)
 
 
 def test_what_holds_itself_passes_and_is_no_end(engine: SyncEngine) -> None:

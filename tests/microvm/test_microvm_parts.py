@@ -210,6 +210,22 @@ def test_a_machine_that_breaks_the_rules_is_ended(message: bytes) -> None:
         sock.close()
 
 
+def test_what_others_may_not_look_into_is_empty_on_the_disk(tmp_path: Path) -> None:
+    """Root of a machine is not root of the host: a jail's programs find nothing in such a directory either."""
+    shut, open_ = tmp_path / "shut", tmp_path / "open"
+    for folder in (shut, open_):
+        folder.mkdir()
+        (folder / "rule").write_text("secret")
+    shut.chmod(0o700)
+    walk = erofs._Walk({})
+    found = {path.name: walk.node(str(path), f"/{path.name}") for path in (shut, open_)}
+    if os.geteuid() == 0:  # what an ordinary user owns is shown to others as it is to its owner
+        assert found["shut"] is not None
+        assert found["shut"].children == {}
+    assert found["open"] is not None
+    assert set(found["open"].children or ()) == {b"rule"}
+
+
 def test_the_disk_is_the_hosts_files(tmp_path: Path) -> None:
     """An index in front, then each file's own content; one that was changed since is an error, never other bytes."""
     top = tmp_path / "top"

@@ -14,7 +14,7 @@ from proctor.core.limits import Limits
 from proctor.engine import java
 from proctor.engine.job import Program
 
-DEFAULT = Limits()
+_MEMORY_MIB = Limits().memory_mib
 _HEAP = "{heap}"
 # Of a JVM beside its heap: 45 MiB measured, and stacks. Without a bound it would take as its measure the host's memory:
 # a queue of 32 MiB grew to 336 MiB where that is 23 GiB, and to 990 where it is 256.
@@ -110,7 +110,7 @@ def program(
     warm: bool | None = None,
     files: dict[str, bytes] | None = None,
     own_class: bool = True,
-    memory_mib: int = DEFAULT.memory_mib,
+    memory_mib: int = _MEMORY_MIB,
 ) -> Program:
     """A Program of one source text in a named language, with further files beside it.
 

@@ -124,9 +124,8 @@ class Roots:
             return
         if root.rootfs.record is not None and self._held.get(root.rootfs.record.id) is root:
             del self._held[root.rootfs.record.id]
-        if all(
-            other.rootfs.digest != root.rootfs.digest for other in self._held.values()
-        ):  # of equal content may be two
+        others = {other.rootfs.digest for other in self._held.values()}
+        if root.rootfs.digest not in others:  # two snapshots may have equal content
             self.let_go(root.rootfs.digest)
         root.let_go()
 

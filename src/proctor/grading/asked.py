@@ -125,10 +125,7 @@ def _defines(body: list[ast.stmt], path: Path, imported: bool, whole: bool) -> b
 
 
 def _is_stub(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and all(
-        isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-        for line in node.body
-    )
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and all(map(pysource.says_nothing, node.body))
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -238,11 +238,8 @@ class _Choice:
         if self.made:
             return
         if self._leans and (self._leans & bound(tree, imported=False) or (reads(tree) and not free(tree))):
-            self._serving, self._leans, self._deaf = (
-                None,
-                frozenset(),
-                False,
-            )  # it was an example of this one's use, or of how it works
+            # It was an example of this one's use, or of how it works.
+            self._serving, self._leans, self._deaf = None, frozenset(), False
         if not acts(tree):
             self._idle = self._idle or text
             return
@@ -319,9 +316,7 @@ def opens_body(source: str, entry_point: str) -> bool:
     last = tree.body[-1] if tree and tree.body else None
     if not isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef) or last.name != entry_point:
         return False
-    return all(
-        isinstance(n, ast.Pass) or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)) for n in last.body
-    )
+    return all(map(pysource.says_nothing, last.body))
 
 
 def call_target(problem: Problem, case: TestCase, code: str) -> str:

@@ -192,14 +192,8 @@ def _unit_tests(plan: Plan, source: str, files: dict[str, bytes], warm: bool) ->
     if plan.row.name != "python":
         prelude = _JS_PRELUDE if plan.row.name == "javascript" else "\n"
         # The tests' class is Main, and a program that brings a main of its own is not run instead.
-        program = make_program(
-            source + prelude + tests,
-            plan.row.name,
-            warm=warm,
-            files=files,
-            own_class=False,
-            memory_mib=plan.limits.memory_mib,
-        )
+        whole, memory = source + prelude + tests, plan.limits.memory_mib
+        program = make_program(whole, plan.row.name, warm=warm, files=files, own_class=False, memory_mib=memory)
         (outcome,) = yield Job(program, (Case(),), plan.limits)
         return judge.claimed((judge.judge_exit(outcome),), f"tests in {plan.row.name} run in the program's process")
     program, name = as_module(plan, source, files, warm)

@@ -60,8 +60,6 @@ def _is_open(node: _Definition) -> bool:
     """A body is missing: there is a text, ``pass``, ``...`` or ``raise NotImplementedError``; of a class, any of them."""
     inner = [part for part in node.body if isinstance(part, _Definition)] if isinstance(node, ast.ClassDef) else []
     return any(map(_is_open, inner)) or all(
-        isinstance(part, ast.Pass)
-        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        or (isinstance(part, ast.Raise) and "NotImplemented" in ast.unparse(part))
+        pysource.says_nothing(part) or (isinstance(part, ast.Raise) and "NotImplemented" in ast.unparse(part))
         for part in node.body
     )

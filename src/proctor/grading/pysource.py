@@ -145,6 +145,11 @@ def holds_tests(source: str) -> bool:
     return False
 
 
+def says_nothing(line: ast.stmt) -> bool:
+    """``pass``, ``...`` or a text: a body of such is none."""
+    return isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+
+
 def _skipped(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
     """Marked to be skipped whatever the circumstances."""
     for mark in node.decorator_list:

@@ -97,21 +97,8 @@ _CLOCKS = ("time", "perf_counter", "monotonic", "process_time")
 # What only the library's own look at, or change, of the files that the program may have written.
 _OF_OS = ("mkdir", "makedirs", "remove", "unlink", "rename", "replace", "exists", "isfile", "isdir", "getsize", "listdir",
           "scandir", "walk", "stat", "rmdir", "system", "popen")  # fmt: skip
-_OF_PATHS = (
-    "open",
-    "glob",
-    "rglob",
-    "mkdir",
-    "unlink",
-    "exists",
-    "read_text",
-    "read_bytes",
-    "touch",
-    "iterdir",
-    "is_file",
-    "is_dir",
-    "stat",
-)
+_OF_PATHS = ("open", "glob", "rglob", "mkdir", "unlink", "exists", "read_text", "read_bytes", "touch", "iterdir", "is_file",
+             "is_dir", "stat")  # fmt: skip
 
 
 def unsealable(tests: str, module: str, files: Collection[str] = ()) -> str | None:
@@ -149,9 +136,9 @@ class _Look:
         self.own = bound(tree, imported=False) | set(dir(builtins)) | _imported(tree, module)
         self.values: dict[str, list[ast.expr]] = {}
         for node in pysource.nodes(tree):
-            for target in node.targets if isinstance(node, ast.Assign) else ():
-                if isinstance(target, ast.Name) and isinstance(node, ast.Assign):
-                    self.values.setdefault(target.id, []).append(node.value)
+            if isinstance(node, ast.Assign):
+                for name in filter(None, map(_dotted, node.targets)):
+                    self.values.setdefault(name, []).append(node.value)
         self.given = {node.arg for node in pysource.nodes(tree) if isinstance(node, ast.arg)}
         self.moments = {name for name, values in self.values.items() if any(map(_is_clock, values))}
         self.paths = {name for name, values in self.values.items() if any(_is_path(value, ()) for value in values)}
@@ -184,11 +171,7 @@ class _Look:
             return self._opens(node)
         if isinstance(node, ast.With) and any(self._is_programs(item.context_expr) for item in node.items):
             names = {part.id for line in node.body for part in ast.walk(line) if isinstance(part, ast.Name)}
-            return (
-                "does in a context of the program's what that may change in its own process"
-                if names & _AROUND
-                else None
-            )
+            return "does in a context of the program's what that may change for it alone" if names & _AROUND else None
         if isinstance(node, ast.ClassDef) and not node.name.startswith("Test"):
             return self._attributes(node)
         if isinstance(node, ast.Compare):
@@ -261,11 +244,8 @@ class _Look:
         if any("TestCase" in ast.unparse(base) for base in node.bases):
             return None
         made = (item.value for item in node.body if isinstance(item, ast.Assign | ast.AnnAssign))
-        return (
-            "has what the program made in a class of its own"
-            if any(map(self._is_programs, filter(None, made)))
-            else None
-        )
+        found = any(map(self._is_programs, filter(None, made)))
+        return "has what the program made in a class of its own" if found else None
 
 
 def _imported(tree: ast.Module, module: str) -> set[str]:

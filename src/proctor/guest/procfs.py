@@ -62,11 +62,9 @@ def resident_sum() -> tuple[int, int]:
 
 def cpu_of_all() -> int:
     """CPU nanoseconds of all children that ever were, and of what runs now in this PID namespace."""
-    own, ticks = os.getpid(), 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own and (fields := _stat(int(name))):
-            ticks += sum(int(x) for x in fields[11:15])
-    return children_ns() + int(ticks / _CLOCK_TICK * 1e9)
+    own = str(os.getpid())
+    running = sum(cpu(int(name)) for name in os.listdir("/proc") if name.isdigit() and name != own)
+    return children_ns() + int(running * 1e9)
 
 
 def cpu(pid: int) -> float:
