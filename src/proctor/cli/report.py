@@ -67,8 +67,8 @@ def report(
             f"{error.name} is not installed, which reports need: pip install jinja2 pygments (the extra `report`); "
             "--json needs neither"
         ) from None
-    target = Path(out) if out is not None else Path(results).with_suffix(".html")
     audited = load_audited(results, problems, completions)
+    target = Path(out) if out is not None else Path(results).with_suffix(".html")
     if out != "-":
         refuse_inputs(target, [results, f"{results}.journal", *problems, *completions, *_noted(audited.about)])
         _check_target(target)
